@@ -85,7 +85,7 @@ async function readEvents(url: string): Promise<void> {
   if (bytes !== mib * MIB) throw new Error(`${bytes} of ${mib * MIB} bytes came`);
 }
 
-/** Speaks just enough to have the process started, then counts what arrives. */
+/** Sends only the messages that start the process, then counts the received bytes. */
 async function readRawSocket(url: string): Promise<void> {
   const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname);

@@ -62,7 +62,7 @@ function measure(copy: () => void): number {
 async function freePort(): Promise<number> {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
-  // A listening TCP server has an address of this form.
+  // `address()` of a listening TCP server is never null or a string.
   const { port } = server.address() as AddressInfo;
   server.close();
   await once(server, "close");
@@ -138,9 +138,10 @@ try {
     [
       "rsync",
       {
-        up: (what) => run("rsync", ["-a", "-e", `ssh ${ssh.join(" ")}`, slashed(what), `${target()}:${path("copy")}`]),
+        up: (what) =>
+          run("rsync", ["-a", "-e", `ssh ${ssh.join(" ")}`, withTrailingSlash(what), `${target()}:${path("copy")}`]),
         down: (what) =>
-          run("rsync", ["-a", "-e", `ssh ${ssh.join(" ")}`, `${target()}:${slashed(what)}`, path("copy")]),
+          run("rsync", ["-a", "-e", `ssh ${ssh.join(" ")}`, `${target()}:${withTrailingSlash(what)}`, path("copy")]),
       },
     ],
     [
@@ -177,6 +178,6 @@ try {
 }
 
 /** A trailing slash makes rsync copy the contents of a directory, not the directory into the destination. */
-function slashed(what: string): string {
+function withTrailingSlash(what: string): string {
   return what === "many" ? `${path(what)}/` : path(what);
 }

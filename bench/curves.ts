@@ -126,7 +126,7 @@ async function trace(curve: Curve): Promise<Record<string, Record<number, Measur
 
 function write(): void {
   const date = new Date().toISOString().slice(0, 10);
-  for (const folder of ["bench/results", "docs"]) mkdirSync(join(ROOT, folder), { recursive: true });
+  for (const directory of ["bench/results", "docs"]) mkdirSync(join(ROOT, directory), { recursive: true });
   writeFileSync(join(ROOT, "bench/results/curves.json"), `${JSON.stringify({ date, machine, results }, null, 2)}\n`);
   writeFileSync(join(ROOT, "docs/performance-curves.svg"), plotPanels(panels));
   const text = `![How cost grows](performance-curves.svg)\n\nMeasured on ${date}, ${machine.cores} cores, load at start ${machine.loadAtStart}; numbers in \`bench/results/curves.json\`.`;

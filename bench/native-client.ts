@@ -7,10 +7,10 @@ import { text } from "node:stream/consumers";
 /** Measurements of one run of the client, by name; `clientCpu` is its own processor time in seconds. */
 export type Measured = Record<string, number>;
 
-/** Called when the client has reached a state to measure from outside; it continues once this resolves. */
+/** Called when the client has reached a state that the caller measures. The client continues once this resolves. */
 export type OnPhase = (phase: string) => Promise<void> | void;
 
-/** No scenario takes longer than this, even on a busy machine; a run that does is broken. */
+/** Timeout of a scenario, longer than any scenario takes on a busy machine. */
 const CLIENT_TIMEOUT_MS = 180_000;
 
 const SOURCES = join(import.meta.dirname, "client");
@@ -28,7 +28,7 @@ export function buildClient(): string {
   return binary;
 }
 
-/** Runs one scenario; rejects when the client found the server broken. */
+/** Runs one scenario. Rejects if the client reports a wrong response of the server. */
 export async function runClient(
   binary: string,
   argv: string[],

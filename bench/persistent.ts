@@ -1,6 +1,6 @@
 /**
  * `node bench/persistent.ts [--pairs N] [--mib N]`: output rate of persistent processes, as a ratio to the output rate
- * of other processes. Both run in turns on one server with a supervisor, so that a busy machine is busy for both.
+ * of other processes. Both alternate on one server with a supervisor, so that the load of the machine affects both.
  * Prints the medians of all pairs.
  */
 import { parseArgs } from "node:util";
@@ -12,7 +12,7 @@ const { values } = parseArgs({
 });
 const bytes = Number(values.mib) * 1024 * 1024;
 /** A terminal is slower. */
-const PTY_PART = 8;
+const PTY_DIVISOR = 8;
 
 function median(numbers: number[]): number {
   const sorted = numbers.toSorted((one, other) => one - other);
@@ -24,7 +24,7 @@ const { command, ...kind } = ourKind();
 const server = await ServerUnderTest.start({ ...kind, command: [...command, "--supervised"] });
 try {
   for (const source of ["head", "yes", "dd", "pty"]) {
-    const amount = source === "pty" ? bytes / PTY_PART : bytes;
+    const amount = source === "pty" ? bytes / PTY_DIVISOR : bytes;
     const measure = async (lifetime: string) => {
       const args = ["output", server.url, `kind=${source}`, `bytes=${amount}`, `lifetime=${lifetime}`];
       return (await runClient(client, args)).mibPerSecond ?? Number.NaN;

@@ -1,4 +1,4 @@
-/** A plot as SVG text: small panels of lines over logarithmic axes, readable without colour by their labels. */
+/** A plot as SVG text: small panels of lines over logarithmic axes, readable without color by their labels. */
 export interface Panel {
   title: string;
   x: string;
@@ -63,9 +63,9 @@ function drawPanel(panel: Panel): string {
   for (const { name, points: all } of panel.series) {
     const line = all.filter(isDrawable).map((point) => ({ x: x.place(point.x).toFixed(1), y: y.place(point.y) }));
     const path = line.map((at) => `${at.x},${at.y.toFixed(1)}`).join(" ");
-    parts.push(`<polyline fill="none" stroke="${colourOf(name)}" stroke-width="2" points="${path}"/>`);
+    parts.push(`<polyline fill="none" stroke="${colorOf(name)}" stroke-width="2" points="${path}"/>`);
     for (const at of line) {
-      parts.push(`<circle cx="${at.x}" cy="${at.y.toFixed(1)}" r="3" fill="${colourOf(name)}"/>`);
+      parts.push(`<circle cx="${at.x}" cy="${at.y.toFixed(1)}" r="3" fill="${colorOf(name)}"/>`);
     }
     const last = line.at(-1);
     if (last) ends.push({ name, ...last });
@@ -77,13 +77,13 @@ function drawPanel(panel: Panel): string {
     const at = Math.max(end.y, free);
     free = at + LABEL_HEIGHT;
     parts.push(
-      `<text x="${end.x}" y="${at.toFixed(1)}" dx="7" dy="4" fill="${colourOf(end.name)}">${escaped(end.name)}</text>`,
+      `<text x="${end.x}" y="${at.toFixed(1)}" dx="7" dy="4" fill="${colorOf(end.name)}">${escaped(end.name)}</text>`,
     );
   }
   return parts.join("\n");
 }
 
-function colourOf(name: string): string {
+function colorOf(name: string): string {
   return COLOURS[name] ?? "#111827";
 }
 
@@ -92,7 +92,7 @@ interface Axis {
   place(value: number): number;
 }
 
-/** Logarithmic, from the power of ten below to the one above; one decade at least. */
+/** Returns a logarithmic scale between powers of ten around the values, with at least one decade. */
 function axis(values: number[], from: number, to: number): Axis {
   const low = Math.floor(Math.log10(Math.min(...values)));
   const high = Math.max(low + 1, Math.ceil(Math.log10(Math.max(...values))));

@@ -36,7 +36,7 @@ export interface Row {
   peer: number | null;
   ours: number | null;
   negative?: string;
-  /** As the target counts: how many times better, or which part of the peer's. */
+  /** Ratio in the unit of the target: times better than the Codex server, or share of its value. */
   ratio: number | null;
   met: boolean | null;
 }
@@ -91,7 +91,7 @@ export function markdownTable(rows: Row[]): string {
   return alignedTable(["metric", "limit", "peer", "procwire", "ratio", "target", "met"], cells);
 }
 
-/** A Markdown table with its columns aligned, as the formatter of this repository wants it. */
+/** Returns a Markdown table with aligned columns, as the formatter of this repository requires. */
 export function alignedTable(head: string[], rows: string[][]): string {
   const widths = head.map((title, column) => Math.max(3, title.length, ...rows.map((row) => row[column]?.length ?? 0)));
   const line = (row: string[]) => `| ${widths.map((width, column) => (row[column] ?? "").padEnd(width)).join(" | ")} |`;

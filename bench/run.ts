@@ -70,7 +70,7 @@ async function bench(selection: Scenario[]): Promise<void> {
   const missed = rows.filter(({ met }) => met === false);
   console.log(missed.length === 0 ? "\nno target missed" : `\nmissed: ${missed.map(({ label }) => label).join("; ")}`);
   if (flags["no-write"] || flags["ours-only"] || flags.beside !== undefined) return;
-  // A part of the scenarios replaces neither the whole table nor its numbers.
+  // A run of some scenarios replaces neither the table nor its numbers.
   if (selection.length < scenarios.length) return;
 
   const date = new Date().toISOString().slice(0, 10);

@@ -2,16 +2,16 @@ import type { Measured } from "./native-client.ts";
 import { runClient } from "./native-client.ts";
 import type { ServerKind, ServerUnderTest } from "./server-under-test.ts";
 
-/** A line of the table: one number of a scenario, and its target. */
+/** A row of the results table: one measurement of a scenario, and its target. */
 export interface Metric {
   label: string;
-  /** The number's name in what the scenario measured. */
+  /** Name of the measurement in the result of the scenario. */
   key: string;
   unit: string;
   better: "higher" | "lower";
-  /** In the peer's numbers: how many times better at least, or how large a part of the peer's at most. */
+  /** `atLeast`: minimum factor by which procwire beats the peer. `atMost`: maximum share of the peer's value. */
   target?: { atLeast: number } | { atMost: number };
-  /** Compared as a part of the peer's also without a target. */
+  /** Whether the ratio is a share of the Codex server's value even without a target. */
   asPart?: boolean;
   /** Meaning of a negative number. */
   negative?: string;
@@ -115,7 +115,7 @@ export const scenarios: Scenario[] = [
     metrics: [{ label: "idle server memory", key: "rss", unit: "MiB", better: "lower", target: { atMost: 1.3 } }],
     async run({ client, server }) {
       let rss = 0;
-      // After its first client, with no process started, so that lazy loading does not hide memory.
+      // Measured after the first client and before the first process, so that lazy loading does not hide memory.
       await runClient(client, ["idle", server.url, "n=0"], async (phase) => {
         if (phase !== "started") return;
         await new Promise((resolve) => setTimeout(resolve, 1000));

@@ -108,7 +108,7 @@ export class ServerUnderTest {
     this.#pids = processTree(child.pid ?? 0);
   }
 
-  /** User and system time of all its processes so far. */
+  /** Returns the user and system time of all its processes. */
   cpuSeconds(): number {
     return sum(this.#pids.map((pid) => (statField(pid, 14) + statField(pid, 15)) / TICKS_PER_SECOND));
   }
@@ -145,7 +145,7 @@ function processTree(root: number): number[] {
 function statField(pid: number, field: number): number {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-    // The name may hold blanks and parentheses, so counting begins after its end.
+    // The name may contain blanks and parentheses, so counting starts after its end.
     return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[field - 3] ?? 0);
   } catch {
     return 0;

@@ -1,4 +1,4 @@
-/** A short run of every scenario against our server alone. It fails when a run is broken, never because it was slow. */
+/** A short run of every scenario against procwire only. It fails on a wrong result, never on a slow one. */
 import { buildClient, runClient } from "./native-client.ts";
 import { ourKind, ServerUnderTest } from "./server-under-test.ts";
 

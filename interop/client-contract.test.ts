@@ -23,7 +23,7 @@ import { until } from "../test/support/system/until.ts";
 const CODEX = fileURLToPath(new URL("node_modules/.bin/codex", import.meta.url));
 const skip = existsSync(CODEX) ? false : "THE REAL EXEC-SERVER IS NOT TESTED: run `npm install --prefix interop` first";
 
-/** The client's guarantees for every host, on the real Codex exec-server, and the behavior that only shows there. */
+/** The contract of the client on the real Codex exec-server, and behavior that only occurs there. */
 describe("the client's contract on the real exec-server", { skip, timeout: 600_000 }, () => {
   let codex: ChildProcess;
   let exited: Promise<unknown>;
@@ -63,11 +63,11 @@ describe("the client's contract on the real exec-server", { skip, timeout: 600_0
     const client = await NodeExecServerClient.connectWebSocket({ url });
     for (const ask of ["request", "stream"] as const) {
       const controller = new AbortController();
-      const asked = client.http[ask]({ url: target, signal: controller.signal });
-      asked.catch(() => undefined);
+      const response = client.http[ask]({ url: target, signal: controller.signal });
+      response.catch(() => undefined);
       await once(silent, "request");
       controller.abort(new Error("no longer wanted"));
-      await assert.rejects(asked, { message: "no longer wanted" });
+      await assert.rejects(response, { message: "no longer wanted" });
       assert.deepEqual(await client.call("environment/status", {}, { timeoutMs: 20_000 }), {
         status: "ready",
       });
@@ -77,11 +77,11 @@ describe("the client's contract on the real exec-server", { skip, timeout: 600_0
     silent.close();
   });
 
-  test("notices a dead wire, and only that, by a ping", async () => {
+  test("detects a dead connection by a ping, and does not drop a live connection", async () => {
     await using proxy = await FaultProxy.before(url);
     const { client, clock, states } = await watchedClient(proxy.url);
     for (let round = 0; round < 3; round++) {
-      // The pong timeout of the previous round has elapsed by then.
+      // This step includes the pong timeout of the previous round.
       await clock.advance(15_000);
       for (let call = 0; call < 3; call++) await client.call("environment/status", {});
     }
@@ -92,7 +92,7 @@ describe("the client's contract on the real exec-server", { skip, timeout: 600_0
     proxy.cut();
     proxy.resume();
     await clock.advance(100);
-    await until("the way back", async () => {
+    await until("the reconnect", async () => {
       await clock.advance(200);
       return states.at(-1) === "connected";
     });
@@ -115,7 +115,7 @@ describe("the client's contract on the real exec-server", { skip, timeout: 600_0
     await assert.rejects(NodeExecServerClient.connectWebSocket({ url, resumeSessionId, takeOver: true }), attached);
     await first.call("environment/status", {});
     assert.deepEqual(states, ["connected"]);
-    // Another client resumes the session while the first cannot: the first does not take it back.
+    // Another client resumes the session while the first cannot connect; the first does not take it over.
     await proxy.refuse();
     await until("the loss", () => states.at(-1) === "reconnecting");
     const resumed: UniversalClient[] = [];
@@ -136,7 +136,7 @@ describe("the client's contract on the real exec-server", { skip, timeout: 600_0
     await Promise.all([first.close(), second.close()]);
   });
 
-  test("ends a start whose connection was cut, by the process or by an error that says it may have started", async () => {
+  test("completes a start whose connection was cut with the process, or with an error that the process may have started", async () => {
     await using proxy = await FaultProxy.before(url);
     const { client, clock, states } = await watchedClient(proxy.url);
     for (let round = 0; round < 5; round++) {
@@ -151,10 +151,10 @@ describe("the client's contract on the real exec-server", { skip, timeout: 600_0
         .finally(() => {
           isOver = true;
         });
-      for (let turn = 0; turn < round; turn++) await new Promise((resolve) => setImmediate(resolve));
+      for (let tick = 0; tick < round; tick++) await new Promise((resolve) => setImmediate(resolve));
       proxy.cut({ reset: round % 2 === 0 });
-      // This server treats a start that was cut as pending forever. Only the clock of that wait runs fast.
-      await until("its end", async () => {
+      // This server keeps a cut start pending forever. The test moves the clock faster while the client waits for it.
+      await until("the end of the start", async () => {
         await clock.advance(states.at(-1) === "connected" ? 100 : 5);
         return isOver;
       });
@@ -164,7 +164,7 @@ describe("the client's contract on the real exec-server", { skip, timeout: 600_0
     await client.close();
   });
 
-  test("reports output that the server has evicted meanwhile as a gap of unknown size", async () => {
+  test("reports output that the server evicted during an outage as a gap of unknown size", async () => {
     await using proxy = await FaultProxy.before(url);
     const client = await NodeExecServerClient.connectWebSocket({ url: proxy.url });
     const [go, done] = [join(home, "go"), join(home, "done")];
@@ -189,7 +189,7 @@ function start(client: UniversalClient, processId: string, argv: string[]): Prom
   return client.start({ processId, argv, cwd: "/", env, tty: false });
 }
 
-/** A client whose clock advances only when a test moves it, and the states of its connection. */
+/** Connects a client with a manual clock. Returns it with the states of its connection. */
 async function watchedClient(url: string) {
   const clock = new ManualClock();
   const states: string[] = [];

@@ -60,15 +60,15 @@ describe("the client on the real exec-server", { skip, timeout: 600_000 }, () =>
     });
   const shell = (script: string, params?: Partial<StartParams>) => start(["/bin/sh", "-c", script], params);
 
-  test("exec_process_starts_and_exits", async () => {
+  test("starts and exits a process", async () => {
     const process = await start(["true"]);
     assert.equal((await process.wait()).exitCode, 0);
   });
 
-  test("exec_process_pushes_events", async () => {
+  test("emits events", async () => {
     const script = "printf 'event output\\n'; sleep 0.1; printf 'event err\\n' >&2; sleep 0.1; exit 7";
     const process = await shell(script);
-    assert.deepEqual((await collect(process)).map(brief), [
+    assert.deepEqual((await collect(process)).map(summarize), [
       "1 stdout event output\n",
       "2 stderr event err\n",
       "3 exited 7",
@@ -76,32 +76,32 @@ describe("the client on the real exec-server", { skip, timeout: 600_000 }, () =>
     ]);
   });
 
-  test("exec_process_replays_events_after_close", async () => {
+  test("replays events after close", async () => {
     const process = await shell("printf 'late one\\n'; printf 'late two\\n'");
     const first = await collect(process);
     assert.deepEqual(await collect(process), first);
     assert.equal(outputOf(first), "late one\nlate two\n");
   });
 
-  test("exec_process_write_then_read", async () => {
+  test("reads output after a write to a terminal", async () => {
     const process = await shell("IFS= read line; printf 'from-stdin:%s\\n' \"$line\"", { tty: true });
     await process.write(bytes("hello\n"));
     assert.match(outputOf(await collect(process)), /from-stdin:hello/);
   });
 
-  test("exec_process_write_then_read_without_tty", async () => {
+  test("reads output after a write to a pipe", async () => {
     const process = await shell("IFS= read line; printf 'from-stdin:%s\\n' \"$line\"", { pipeStdin: true });
     assert.deepEqual(await process.write(bytes("hello\n")), { status: "accepted" });
     assert.equal(outputOf(await collect(process)), "from-stdin:hello\n");
   });
 
-  test("exec_process_rejects_write_without_pipe_stdin", async () => {
+  test("rejects a write without pipeStdin", async () => {
     const process = await shell("sleep 0.1; cat; echo eof");
     assert.deepEqual(await process.write(bytes("ignored\n")), { status: "stdinClosed" });
     assert.equal(outputOf(await collect(process)), "eof\n");
   });
 
-  test("says clearly what that server lacks, and keeps the connection", async () => {
+  test("rejects calls that the server does not support by name, and keeps the connection", async () => {
     const process = await shell("sleep 100", { tty: true });
     for (const [call, what] of [
       [() => process.closeStdin(), "process/closeStdin"],
@@ -115,7 +115,7 @@ describe("the client on the real exec-server", { skip, timeout: 600_000 }, () =>
     await process.terminate();
   });
 
-  test("waits and shows snapshots from the events it received", async () => {
+  test("waits and returns snapshots based on received events", async () => {
     const process = await shell("echo port 8080; read go; echo oops >&2; exit 3", { pipeStdin: true });
     const matched = await process.wait({ until: { type: "output", pattern: "port [0-9]+" } });
     assert.deepEqual([matched.reason, matched.match], ["matched", "port 8080"]);
@@ -126,7 +126,7 @@ describe("the client on the real exec-server", { skip, timeout: 600_000 }, () =>
     assert.deepEqual([text(snapshot.stdout), snapshot.running], ["port 8080\n", false]);
   });
 
-  test("interrupts, ends gracefully and ends by force", async () => {
+  test("interrupts a process, and terminates it gracefully and by force", async () => {
     const polite = await shell("trap 'echo int; exit 4' INT; echo ready; while :; do sleep 0.05; done");
     await waitFor(polite, "ready");
     assert.deepEqual(await polite.terminate({ type: "graceful", timeoutMs: 10_000 }), { running: true });
@@ -139,7 +139,7 @@ describe("the client on the real exec-server", { skip, timeout: 600_000 }, () =>
     assert.notEqual(slow.exitCode, 0);
   });
 
-  test("carries stdin and output through byte for byte, and holds back for a slow reader", async () => {
+  test("transfers stdin and output byte for byte, and applies backpressure for a slow reader", async () => {
     const data = randomBytes(6_000_000);
     const process = await start(["head", "-c", String(data.length)], { pipeStdin: true });
     const hash = createHash("sha256");
@@ -156,7 +156,7 @@ describe("the client on the real exec-server", { skip, timeout: 600_000 }, () =>
     assert.equal(hash.digest("hex"), createHash("sha256").update(data).digest("hex"));
   });
 
-  test("reads and writes files, also those too large for one message", async () => {
+  test("reads and writes files, including files that are too large for one message", async () => {
     const path = join(home, "file");
     await client.files.writeFile(path, "grüße");
     assert.equal(await client.files.readText(path), "grüße");
@@ -169,7 +169,7 @@ describe("the client on the real exec-server", { skip, timeout: 600_000 }, () =>
     await appeared;
   });
 
-  test("comes back from lost connections without losing or doubling a byte", async () => {
+  test("resumes after lost connections without losing or duplicating a byte", async () => {
     await using proxy = await FaultProxy.before(url);
     const cut = await NodeExecServerClient.connectWebSocket({ url: proxy.url });
     const lines = Array.from({ length: 300 }, (_, index) => `line ${index}\n`).join("");
@@ -203,14 +203,14 @@ describe("the client on the real exec-server", { skip, timeout: 600_000 }, () =>
     await cut.close();
   });
 
-  test("is reached by the client for browsers as well", async () => {
+  test("also works as the browser client", async () => {
     const page = await connectFromBrowser({ url });
     const { stdout } = await run(page.backend, ["echo", "hi"]);
     assert.equal(stdout, "hi\n");
     await page.close();
   });
 
-  test("fails everything at once when that server is gone", async () => {
+  test("rejects all calls at once when the server exits", async () => {
     const own = await NodeExecServerClient.connectWebSocket({ url });
     const process = await own.start({
       processId: "gone",
@@ -238,7 +238,7 @@ function outputOf(events: ExecEvent[]): string {
   return events.map((event) => (event.type === "output" ? text(event.chunk) : "")).join("");
 }
 
-function brief(event: ExecEvent): string {
+function summarize(event: ExecEvent): string {
   if (event.type === "output") return `${event.seq} ${event.stream} ${text(event.chunk)}`;
   if (event.type === "exited") return `${event.seq} exited ${event.exitCode}`;
   return event.type === "closed" ? `${event.seq} closed` : event.type;

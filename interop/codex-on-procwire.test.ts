@@ -17,7 +17,7 @@ import {
 
 /** The real `codex exec` runs on `procwire serve`; only the model is a mock. */
 
-const UNGUARDED = ["--dangerously-bypass-approvals-and-sandbox"];
+const BYPASS = ["--dangerously-bypass-approvals-and-sandbox"];
 
 const exec = (cmd: string, more: Record<string, unknown> = {}): ModelCall => ({
   name: "exec_command",
@@ -26,25 +26,25 @@ const exec = (cmd: string, more: Record<string, unknown> = {}): ModelCall => ({
 
 async function run(target: CodexTarget, calls: readonly NextCall[] | Plan): Promise<string[]> {
   using place = codexHome();
-  const { exitCode, outputs, stderr } = await runCodex(place, target, calls, UNGUARDED);
+  const { exitCode, outputs, stderr } = await runCodex(place, target, calls, BYPASS);
   assert.equal(exitCode, 0, stderr);
   return outputs;
 }
 
 /**
- * Starts a process and talks to it: each time its output matches, the model writes the next characters. The model polls
- * until the output matches, so a slow machine does not matter.
+ * Starts a process and writes to it: each time the output matches, the model writes the next characters. The model
+ * polls until the output matches, so that a slow machine does not matter.
  */
-function conversation(first: ModelCall, ...turns: [heard: RegExp, chars: string][]): Plan {
+function conversation(first: ModelCall, ...exchanges: [expected: RegExp, chars: string][]): Plan {
   let next = 0;
   return (outputs) => {
     if (outputs.length === 0) return first;
     if (outputs.length > 30 || /Process exited/.test(outputs.at(-1) ?? "")) return null;
     const session_id = Number(/session ID (\d+)/.exec(outputs[0] ?? "")?.[1]);
-    const turn = turns[next];
-    if (turn?.[0].test(outputs.join(""))) {
+    const exchange = exchanges[next];
+    if (exchange?.[0].test(outputs.join(""))) {
       next++;
-      return { name: "write_stdin", args: { session_id, chars: turn[1], yield_time_ms: 1000 } };
+      return { name: "write_stdin", args: { session_id, chars: exchange[1], yield_time_ms: 1000 } };
     }
     return { name: "write_stdin", args: { session_id, chars: "", yield_time_ms: 5000 } };
   };
@@ -111,7 +111,7 @@ describe("the real codex exec on procwire serve", { skip: noCodex }, () => {
     });
   }
 
-  test("takes large output: its head, its tail and how much there was", async () => {
+  test("receives head, tail and size of large output", async () => {
     const [output] = await run(server.url, [exec("seq 1 400000", { max_output_tokens: 2000, yield_time_ms: 20_000 })]);
     assert.match(output ?? "", /Process exited with code 0\n/);
     assert.match(output ?? "", /truncated output/);
@@ -141,22 +141,22 @@ describe("the real codex exec on procwire serve", { skip: noCodex }, () => {
       "EOF",
       "",
     ].join("\n");
-    const { exitCode, outputs, stderr } = await runCodex(place, server.url, [exec(patch)], UNGUARDED);
+    const { exitCode, outputs, stderr } = await runCodex(place, server.url, [exec(patch)], BYPASS);
     assert.equal(exitCode, 0, stderr);
     assert.match(outputs[0] ?? "", /Success/);
     assert.equal(readFileSync(join(place.workspace, "dir/new.txt"), "utf8"), "fresh\n");
     assert.equal(readFileSync(join(place.workspace, "old.txt"), "utf8"), "one\n2\n");
   });
 
-  test("finds the instructions of the workspace through the server's files", async () => {
+  test("reads the instructions of the workspace through the server's file methods", async () => {
     using place = codexHome();
     writeFileSync(join(place.workspace, "AGENTS.md"), "Always say PINEAPPLE.\n");
-    const { exitCode, stderr, firstRequest } = await runCodex(place, server.url, [], UNGUARDED);
+    const { exitCode, stderr, firstRequest } = await runCodex(place, server.url, [], BYPASS);
     assert.equal(exitCode, 0, stderr);
     assert.match(JSON.stringify(firstRequest), /PINEAPPLE/);
   });
 
-  test("ends a background process at the end of the turn", async () => {
+  test("terminates a background process at the end of the turn", async () => {
     using place = codexHome();
     const note = join(place.workspace, "pid");
     const script = `echo $$ > '${note}'; exec sleep 1000`;
@@ -164,7 +164,7 @@ describe("the real codex exec on procwire serve", { skip: noCodex }, () => {
       place,
       server.url,
       [exec(script, { yield_time_ms: 300 }), waitedFor(note)],
-      UNGUARDED,
+      BYPASS,
     );
     assert.equal(exitCode, 0, stderr);
     assert.match(outputs[0] ?? "", /Process running with session ID/);
@@ -173,11 +173,11 @@ describe("the real codex exec on procwire serve", { skip: noCodex }, () => {
     await until("the background process is gone", () => !isAlive(pid));
   });
 
-  test("continues after a cut in the middle of a command", async () => {
+  test("continues after a cut during a command", async () => {
     await using proxy = await CuttingProxy.to(server.url);
     using place = codexHome();
     const go = join(place.workspace, "go");
-    // The command waits until the connection has been cut, so the cut is in its middle for certain.
+    // The command waits for the cut, so that the cut always happens during the command.
     const script = `echo before; while [ ! -e '${go}' ]; do sleep 0.02; done; echo after; exit 4`;
     proxy.onForward = () => {
       if (proxy.connections === 1 && proxy.sawText(Buffer.from("before\n").toString("base64"))) {
@@ -189,7 +189,7 @@ describe("the real codex exec on procwire serve", { skip: noCodex }, () => {
       place,
       proxy.url,
       [exec(script, { yield_time_ms: 20_000 }), exec("echo still here")],
-      UNGUARDED,
+      BYPASS,
     );
     assert.equal(exitCode, 0, stderr);
     assert.ok(proxy.connections >= 2, "it did not come back");
@@ -197,7 +197,7 @@ describe("the real codex exec on procwire serve", { skip: noCodex }, () => {
     assert.match(outputs[1] ?? "", /still here/);
   });
 
-  test("loses nothing of 1.3 MB of output that is cut in its middle", async () => {
+  test("loses nothing of 1.3 MB of output during which the connection is cut", async () => {
     await using proxy = await CuttingProxy.to(server.url);
     let cut = false;
     proxy.onForward = () => {
@@ -205,7 +205,7 @@ describe("the real codex exec on procwire serve", { skip: noCodex }, () => {
       cut = true;
       proxy.cut();
     };
-    // The client itself keeps a megabyte; the sum is made of everything it was sent.
+    // Codex retains one megabyte, but its token count covers all output.
     const lines =
       "i=0; while [ $i -lt 100 ]; do seq -f '%012.0f' $((i*1000)) $((i*1000+999)); sleep 0.005; i=$((i+1)); done";
     const [output] = await run(proxy.url, [
@@ -216,7 +216,7 @@ describe("the real codex exec on procwire serve", { skip: noCodex }, () => {
     assert.match(output ?? "", /Process exited with code 0\n/);
     assert.match(output ?? "", /\n000000000001\n/);
     assert.match(output ?? "", /\n000000099999\nthe end\n$/);
-    // As many tokens as there were bytes divided by four: nothing is missing.
+    // Codex counts one token per four bytes, so this count means that no byte is missing.
     assert.match(output ?? "", /Original token count: 3250\d\d\n/);
   });
 });

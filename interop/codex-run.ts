@@ -15,7 +15,7 @@ import {
 
 const CODEX = fileURLToPath(new URL("./node_modules/.bin/codex", import.meta.url));
 
-/** Why the real CLI cannot be run here, or false when it can. */
+/** Why the real CLI cannot run on this host, or false. */
 export const noCodex: string | false = existsSync(CODEX)
   ? false
   : "SKIPPED: the real Codex CLI is not installed; run `npm ci --prefix interop`";
@@ -28,20 +28,20 @@ export interface ModelCall {
   args: Record<string, unknown>;
 }
 
-/** A call, or what to call once the results of the calls before it are known. */
+/** A call, or a function that returns the call from the results of earlier calls. */
 export type NextCall = ModelCall | ((outputs: readonly string[]) => ModelCall | Promise<ModelCall>);
 
-/** Returns the next call, from the results so far; null when nothing is left to do. */
+/** Returns the next call from the results so far, or null at the end. */
 export type Plan = (outputs: readonly string[]) => ModelCall | null;
 
-/** A server's URL, or what `environments.toml` says instead. */
+/** URL of a server, or the content of `environments.toml`. */
 export type CodexTarget = string | { environments: string };
 
 export interface CodexRun {
   exitCode: number | null;
   /** The result that the model received for each of its calls, in call order. */
   outputs: string[];
-  /** The first request to the model: instructions, tools and all. */
+  /** The first request to the model, with instructions and tools. */
   firstRequest: Record<string, unknown>;
   stderr: string;
 }
@@ -59,7 +59,7 @@ export function codexHome(): Disposable & { home: string; workspace: string } {
   };
 }
 
-/** Lets the model make `calls` one after the other, or what the plan says, and then say that it is done. */
+/** Runs Codex with a model that makes `calls` one after the other, or follows a plan, and then finishes. */
 export async function runCodex(
   place: { home: string; workspace: string },
   target: CodexTarget,
@@ -71,8 +71,8 @@ export async function runCodex(
     const done = outputs.length;
     const planned = typeof calls === "function" ? calls(outputs) : calls[done];
     const next = typeof planned === "function" ? await planned(outputs) : planned;
-    const said = next ? functionCall(`call-${done}`, next.name, next.args) : message("done");
-    return { type: "sse", events: [created(), said, completed()] };
+    const event = next ? functionCall(`call-${done}`, next.name, next.args) : message("done");
+    return { type: "sse", events: [created(), event, completed()] };
   });
   try {
     writeFileSync(join(place.home, ".codex", "config.toml"), configFor(model.url));

@@ -18,24 +18,24 @@ const missing = existsSync(SUITE)
   : "SKIPPED: the conformance suite is not installed; run `npm ci --prefix interop/conformance`";
 
 /** Runs every scenario. Returns the suite's output once all scenarios except the expected failures have passed. */
-async function conform(url: string, expectedFailures: string): Promise<string> {
+async function runSuite(url: string, expectedFailures: string): Promise<string> {
   const args = ["server", "--url", url, "--expected-failures", path(expectedFailures)];
   const suite = spawn(process.execPath, [SUITE, ...args], { stdio: ["ignore", "pipe", "pipe"] });
-  let said = "";
+  let printed = "";
   for (const stream of [suite.stdout, suite.stderr])
     stream.setEncoding("utf8").on("data", (text: string) => {
-      said += text;
+      printed += text;
     });
   const code = await new Promise((resolve) => suite.on("close", resolve));
-  assert.equal(code, 0, said.slice(said.indexOf("=== SUMMARY")));
-  return said;
+  assert.equal(code, 0, printed.slice(printed.indexOf("=== SUMMARY")));
+  return printed;
 }
 
-function assertPassed(said: string, scenarios: readonly string[]): void {
-  for (const scenario of scenarios) assert.match(said, new RegExp(`✓ ${scenario}: [1-9]\\d* passed, 0 failed`));
+function assertPassed(printed: string, scenarios: readonly string[]): void {
+  for (const scenario of scenarios) assert.match(printed, new RegExp(`✓ ${scenario}: [1-9]\\d* passed, 0 failed`));
 }
 
-const OF_EVERY_SERVER = [
+const COMMON_SCENARIOS = [
   ...["server-initialize", "ping", "tools-list"],
   ...["server-sse-multiple-streams", "dns-rebinding-protection"],
 ];
@@ -49,16 +49,16 @@ describe("the official conformance suite", { skip: missing, timeout: 600_000 }, 
       server.url += text;
     });
     await until("a URL on stdout", () => server.url.includes("\n"), server.exited);
-    assertPassed(await conform(server.url.trim(), "expected-failures.yml"), OF_EVERY_SERVER);
+    assertPassed(await runSuite(server.url.trim(), "expected-failures.yml"), COMMON_SCENARIOS);
   });
 
-  test("passes on the same HTTP sessions with the suite's example tools behind them", async () => {
+  test("passes on the same HTTP sessions with the example tools of the suite", async () => {
     const library = await import("@modelcontextprotocol/server");
     const place = parseMcpHttpOptions({ http: "127.0.0.1:0", "ws-auth": "none" });
     const serving = await listenHttp(library, place, () => exampleServers(library));
     try {
-      assertPassed(await conform(serving.url, "not-offered.yml"), [
-        ...OF_EVERY_SERVER,
+      assertPassed(await runSuite(serving.url, "not-offered.yml"), [
+        ...COMMON_SCENARIOS,
         ...["logging-set-level", "tools-call-simple-text", "tools-call-error", "tools-call-image"],
         ...["tools-call-audio", "tools-call-embedded-resource", "tools-call-mixed-content"],
         ...["tools-call-with-logging", "tools-call-with-progress", "tools-call-sampling"],

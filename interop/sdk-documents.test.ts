@@ -12,7 +12,7 @@ const skip = existsSync(join(MODULES, "ai/package.json"))
   ? false
   : "THE REAL SDKS ARE NOT TESTED: run `npm ci --prefix interop/sdks` first";
 
-/** A model that asks for one command and then repeats what the tool answered, as the AI SDK's own tests have one. */
+/** A mock model that requests one command and then repeats the tool result, like the mock in the AI SDK's tests. */
 const AI_MODEL = `
   import { MockLanguageModelV4 } from "ai/test";
   const usage = { inputTokens: { total: 1 }, outputTokens: { total: 1 } } as never;
@@ -30,7 +30,7 @@ const AI_MODEL = `
   });
 `;
 
-/** The same mock as a model of the Agents SDK, in place of its API model. */
+/** The same mock model for the Agents SDK. */
 const AGENTS_MODEL = `
   import { setDefaultModelProvider, setTracingDisabled, Usage } from "@openai/agents";
   setTracingDisabled(true);
@@ -68,14 +68,14 @@ describe("the documents of the SDKs, with the real packages", { skip, timeout: 6
     });
   }
 
-  test("their programs fit the types of the SDKs", () => {
-    const folder = mkdtempSync(join(tmpdir(), "procwire-sdks-"));
+  test("the programs compile with the types of the SDKs", () => {
+    const directory = mkdtempSync(join(tmpdir(), "procwire-sdks-"));
     try {
-      symlinkSync(MODULES, join(folder, "node_modules"));
-      emitTypes(join(folder, "procwire"));
-      writeFileSync(join(folder, "package.json"), '{ "type": "module" }');
+      symlinkSync(MODULES, join(directory, "node_modules"));
+      emitTypes(join(directory, "procwire"));
+      writeFileSync(join(directory, "package.json"), '{ "type": "module" }');
       writeFileSync(
-        join(folder, "model.ts"),
+        join(directory, "model.ts"),
         'import type { LanguageModel } from "ai"; export declare const model: LanguageModel;',
       );
       const names = DOCUMENTS.flatMap(({ document }) =>
@@ -90,15 +90,15 @@ describe("the documents of the SDKs, with the real packages", { skip, timeout: 6
             (text, [entry, file]) => text.replaceAll(`from "${entry}"`, `from "./procwire/dist/${file}.js"`),
             code,
           );
-          writeFileSync(join(folder, name), program);
+          writeFileSync(join(directory, name), program);
           return name;
         }),
       );
       const types = ["--types", "node", "--typeRoots", join(ROOT, "node_modules/@types")];
       const options = ["--module", "nodenext", "--target", "es2024", "--strict", "--skipLibCheck", "--noEmit"];
-      compile([...names, ...options, "--allowImportingTsExtensions", ...types], folder);
+      compile([...names, ...options, "--allowImportingTsExtensions", ...types], directory);
     } finally {
-      rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
+      rmSync(directory, { recursive: true, force: true, maxRetries: 10 });
     }
   });
 });

@@ -44,7 +44,7 @@ describe("the same calls on the real Codex and on procwire", { skip: noCodex, co
   });
 
   test("the table matches the observed texts", () => {
-    const table = tableOf(rows);
+    const table = formatTable(rows);
     if (process.env.UPDATE) writeFileSync(TABLE, table);
     assert.equal(readFileSync(TABLE, "utf8"), table, "run it with UPDATE=1 and look at what changed");
   });
@@ -57,7 +57,7 @@ function check(rows: readonly Row[], cases: readonly (CallCase | EventCase)[]): 
   }
 }
 
-function tableOf(rows: readonly Row[]): string {
+function formatTable(rows: readonly Row[]): string {
   const same = rows.filter(({ real, ours }) => real === ours);
   const others = rows.filter(({ real, ours }) => real !== ours);
   return [

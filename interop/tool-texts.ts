@@ -1,4 +1,4 @@
-/** Calls and answers of a model that `codex exec` and `procwire exec` are both given, and how each is run. */
+/** Model calls and answers for `codex exec` and `procwire exec`, and the code that runs both programs. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
@@ -22,7 +22,7 @@ export type Program = "codex" | "procwire";
 
 export interface CallCase {
   name: string;
-  /** A number in place of `LAST` is the last session that continued. */
+  /** Arguments of the call. `LAST` is replaced by the id of the last exec session that kept running. */
   args: Record<string, unknown> | string;
   /** Why the texts differ. */
   because?: string;
@@ -33,7 +33,7 @@ const exec = (cmd: string, more: Record<string, unknown> = {}, because?: string)
   args: { cmd, login: false, ...more },
   ...(because === undefined ? {} : { because }),
 });
-const mistaken = (args: string, because?: string): CallCase => ({
+const invalidCall = (args: string, because?: string): CallCase => ({
   name: "exec_command",
   args,
   ...(because === undefined ? {} : { because }),
@@ -66,40 +66,40 @@ export const CALLS: readonly CallCase[] = [
   write({ session_id: 1.5 }),
   write({ session_id: 9_999_999_999 }),
   { name: "nosuch", args: {} },
-  mistaken("{}"),
-  mistaken(""),
-  mistaken("not json"),
-  mistaken('{"cmd":5}'),
-  mistaken('{"cmd":1.5}'),
-  mistaken('{"cmd":null}'),
-  mistaken('{"cmd":true}'),
-  mistaken('{"cmd":[1]}'),
-  mistaken('{"cmd":{"a":1}}'),
-  mistaken('{"cmd":"x"'),
-  mistaken('{"cmd":"x",}'),
-  mistaken('{"cmd":"x"} y'),
-  mistaken('{"cmd" "x"}'),
-  mistaken('{"cmd":"x","cmd":"y"}'),
-  mistaken('{\n "cmd": 5\n}'),
-  mistaken('{"cmd":"a\nb"}'),
-  mistaken("{cmd:1}"),
-  mistaken('{"cmd":tru}'),
-  mistaken('{"cmd":}'),
-  mistaken('{"cmd":"abc'),
-  mistaken('{"cmd":"\\q"}'),
-  mistaken('{"cmd":"x" "y":1}'),
-  mistaken('{"cmd":"x","login":1}'),
-  mistaken('{"cmd":"x","tty":null}'),
-  mistaken('{"cmd":"x","yield_time_ms":"abc"}'),
-  mistaken('{"cmd":"x","yield_time_ms":1.5}'),
-  mistaken('{"cmd":"x","yield_time_ms":-5}'),
-  mistaken('{"cmd":"x","yield_time_ms":null}'),
-  mistaken('{"cmd":"x","max_output_tokens":"1"}'),
-  mistaken('{"cmd":"x","prefix_rule":"x"}'),
-  mistaken('{"cmd":"x","prefix_rule":[1]}'),
-  mistaken('{"cmd":"x","sandbox_permissions":1}'),
-  mistaken('{"cmd":"é","tty":1}'),
-  mistaken("5", "Codex names a Rust type"),
+  invalidCall("{}"),
+  invalidCall(""),
+  invalidCall("not json"),
+  invalidCall('{"cmd":5}'),
+  invalidCall('{"cmd":1.5}'),
+  invalidCall('{"cmd":null}'),
+  invalidCall('{"cmd":true}'),
+  invalidCall('{"cmd":[1]}'),
+  invalidCall('{"cmd":{"a":1}}'),
+  invalidCall('{"cmd":"x"'),
+  invalidCall('{"cmd":"x",}'),
+  invalidCall('{"cmd":"x"} y'),
+  invalidCall('{"cmd" "x"}'),
+  invalidCall('{"cmd":"x","cmd":"y"}'),
+  invalidCall('{\n "cmd": 5\n}'),
+  invalidCall('{"cmd":"a\nb"}'),
+  invalidCall("{cmd:1}"),
+  invalidCall('{"cmd":tru}'),
+  invalidCall('{"cmd":}'),
+  invalidCall('{"cmd":"abc'),
+  invalidCall('{"cmd":"\\q"}'),
+  invalidCall('{"cmd":"x" "y":1}'),
+  invalidCall('{"cmd":"x","login":1}'),
+  invalidCall('{"cmd":"x","tty":null}'),
+  invalidCall('{"cmd":"x","yield_time_ms":"abc"}'),
+  invalidCall('{"cmd":"x","yield_time_ms":1.5}'),
+  invalidCall('{"cmd":"x","yield_time_ms":-5}'),
+  invalidCall('{"cmd":"x","yield_time_ms":null}'),
+  invalidCall('{"cmd":"x","max_output_tokens":"1"}'),
+  invalidCall('{"cmd":"x","prefix_rule":"x"}'),
+  invalidCall('{"cmd":"x","prefix_rule":[1]}'),
+  invalidCall('{"cmd":"x","sandbox_permissions":1}'),
+  invalidCall('{"cmd":"é","tty":1}'),
+  invalidCall("5", "Codex names a Rust type"),
   exec(
     "echo x",
     { sandbox_permissions: "bogus" },
@@ -137,7 +137,7 @@ const reasoning = {
     encrypted_content: "x",
   },
 };
-/** The first request gets the first answer, and so on; then it is done. */
+/** Sends the answers in order, one per request, then a final message. */
 const inTurn =
   (...answers: MockAnswer[]): MockHandler =>
   ({ index }) =>
@@ -171,7 +171,7 @@ export const EVENTS: readonly EventCase[] = [
   { what: "a call with mistaken arguments", model: inTurn(answer(functionCall("a", "exec_command", "{}"))) },
   {
     what: "a stream that breaks after a call",
-    // Late enough for the command to have exited. The order of the two reports is not guaranteed.
+    // Delayed until the command has exited, because the order of the two events is not guaranteed.
     model: inTurn({
       type: "cut",
       events: [created(), message("partial"), call("a", "echo early")],
@@ -218,7 +218,7 @@ export async function runCalls(program: Program): Promise<string[]> {
     const args = typeof next.args === "string" ? next.args : JSON.stringify(next.args).replace('"LAST"', last ?? "0");
     return answer(functionCall(`call-${outputs.length}`, next.name, args));
   });
-  return outputsIn(requests.at(-1)?.body ?? {}).map(withoutChance);
+  return outputsIn(requests.at(-1)?.body ?? {}).map(maskVariableParts);
 }
 
 /** Returns the lines that a program read. */
@@ -264,18 +264,18 @@ async function run(program: Program, handler: MockHandler, interruptOn?: string)
 }
 
 const RUN_TIMEOUT_MS = 60_000;
-const UNGUARDED = "--dangerously-bypass-approvals-and-sandbox";
+const BYPASS = "--dangerously-bypass-approvals-and-sandbox";
 const CODEX: [string, ...string[]] = [
   fileURLToPath(new URL("./node_modules/.bin/codex", import.meta.url)),
-  ...["exec", "--json", "--skip-git-repo-check", UNGUARDED],
+  ...["exec", "--json", "--skip-git-repo-check", BYPASS],
 ];
-const OURS: [string, ...string[]] = [PROCWIRE, "exec", "--json", UNGUARDED];
+const OURS: [string, ...string[]] = [PROCWIRE, "exec", "--json", BYPASS];
 
 function outputsIn(body: Record<string, unknown>): string[] {
   return inputItems(body).flatMap(({ type, output }) => (type === "function_call_output" ? [String(output)] : []));
 }
 
-function withoutChance(text: string): string {
+function maskVariableParts(text: string): string {
   return text
     .replace(/^Chunk ID: .*$/m, "Chunk ID: …")
     .replace(/^Wall time: .*$/m, "Wall time: …")
@@ -283,7 +283,7 @@ function withoutChance(text: string): string {
     .replace(/^(Omitted output|Awaiting input): .*\n/gm, "");
 }
 
-/** Sorts names and renumbers items, since the original counts a warning as its first item. */
+/** Sorts keys and renumbers items, because Codex counts a warning as its first item. */
 function inOrder(event: unknown): unknown {
   if (Array.isArray(event)) return event.map(inOrder);
   if (typeof event !== "object" || event === null) return event;

@@ -1,4 +1,4 @@
-// The part of the protocol that the scenarios use. Messages are scanned, not parsed: a field is found by its name.
+// The part of the protocol that the scenarios use. The client searches messages for field names and parses no JSON.
 #pragma once
 
 #include <sys/resource.h>
@@ -98,7 +98,7 @@ inline long numberField(std::string_view text, std::string_view name) {
 inline Event look(std::string_view text) {
   Event event;
   event.text = text;
-  // Long messages are output: their fields stand before or right after the chunk.
+  // Long messages are output. Their other fields are before or right after the chunk.
   std::string_view method = stringField(text.substr(0, std::min<size_t>(text.size(), 256)), "\"method\":\"");
   if (method.empty()) {
     event.kind = text.find("\"error\":{") != std::string_view::npos ? Kind::error : Kind::response;

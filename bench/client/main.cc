@@ -1,5 +1,5 @@
 // bench-client SCENARIO [URL] [key=value ...]: runs one scenario against one server and prints one line of JSON.
-// It exits with 1 and prints the reason on a wrong answer; a slow server is not a failure.
+// It exits with code 1 and prints the reason on a wrong response. A slow server is not a failure.
 #include <fcntl.h>
 #include <poll.h>
 #include <pty.h>
@@ -165,7 +165,7 @@ Words outputCommand(const std::string& kind, long bytes, const std::string& self
   if (kind == "yes") return {"sh", "-c", "yes | head -c " + size};
   if (kind == "dd")
     return {"sh", "-c", "dd if=/dev/zero bs=64k count=" + std::to_string(bytes / 65536) + " 2>/dev/null"};
-  // Unprocessed, so that what arrives can be counted.
+  // Raw mode, so that the terminal does not change the number of bytes.
   if (kind == "pty") return {"sh", "-c", "stty raw; yes | head -c " + size};
   if (kind == "lines") return {self, "emit-lines", "n=" + size};
   fail("unknown output " + kind);
@@ -273,7 +273,7 @@ void echoMany(const Address& address, const Options& options) {
   };
   for (Peer& peer : peers) send(peer);
   std::vector<epoll_event> ready(peers.size());
-  // At least one round trip each, however busy the machine is.
+  // At least one round trip each, even on a busy machine.
   while (nowMs() < until || samples.size() < peers.size()) {
     int n = epoll_wait(epoll, ready.data(), static_cast<int>(ready.size()), 10000);
     if (n <= 0) fail("nothing came for 10 s");
@@ -327,14 +327,14 @@ void upload(const Address& address, const Options& options) {
   Report().add("mibPerSecond", static_cast<double>(total) / 1048576 / took * 1e3).add("ms", took).print();
 }
 
-// --- many at rest ---
+// --- many idle processes ---
 
 void idle(const Address& address, const Options& options) {
   long count = options.number("n", 500);
   ExecClient client(address, options.number("quickack", 1));
   hold("before");
   double before = nowMs();
-  // Not all at once: the peer stops answering for good when some hundred requests wait.
+  // Limits concurrent requests, because the peer stops responding for good at some hundred pending requests.
   long window = options.number("window", 100);
   for (long started = 0, answered = 0; answered < count;) {
     if (started < count && started - answered < window) {
@@ -392,7 +392,7 @@ void underFlood(const Address& address, const Options& options) {
       .add("floodMibPerSecond", static_cast<double>(flooded - floodedBefore) / 1048576 / took * 1e3)
       .print();
   fflush(stdout);
-  // The flooding process goes with the connection's session when the bench stops the server.
+  // The flooding process ends with its session when the benchmark stops the server.
   _exit(0);
 }
 
@@ -411,7 +411,7 @@ void slowReader(const Address& address, const Options& options) {
   double before = nowMs(), limit = static_cast<double>(options.number("ms", 4000)), took = -1;
   client.terminate(processId);
   while (nowMs() - before < limit) {
-    // A zombie counts as ended.
+    // A zombie counts as exited.
     std::string path = "/proc/" + std::to_string(pid) + "/stat";
     char stat[256] = "";
     int fd = open(path.c_str(), O_RDONLY);
@@ -460,7 +460,7 @@ int startup(const Words& command) {
   return 0;
 }
 
-// --- what this machine could do without any server ---
+// --- baseline of this machine without a server ---
 
 int spawnHere(const Words& command, int out, posix_spawn_file_actions_t* actions) {
   std::vector<char*> argv;

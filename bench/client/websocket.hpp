@@ -1,5 +1,5 @@
-// A WebSocket client that is cheap enough not to be what a benchmark measures: blocking sends, one large receive
-// buffer, no copy of a message that came whole. It checks what a broken server would get wrong and nothing more.
+// A WebSocket client whose cost does not dominate a benchmark: blocking sends, one large receive buffer, no copy of a
+// message that arrived completely. It only checks for errors of a broken server.
 #pragma once
 
 #include <arpa/inet.h>
@@ -160,7 +160,7 @@ class WebSocket {
       out_.push_back(static_cast<char>(0x80 | 127));
       for (int shift = 56; shift >= 0; shift -= 8) out_.push_back(static_cast<char>(payload.size() >> shift));
     }
-    // A real key for each frame: a key of zeros would spare the server its work.
+    // A random key for each frame, because a server need not unmask with a zero key.
     uint32_t key = nextMask();
     char mask[4];
     memcpy(mask, &key, 4);

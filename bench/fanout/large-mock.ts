@@ -1,4 +1,4 @@
-/** The model of the large cases: it reports for every row at once, never answers, or limits calls per minute. */
+/** The mock model of the large cases: it reports each row immediately, never responds, or limits calls per minute. */
 
 import { report, startMockResponses } from "../../test/support/models/mock-responses.ts";
 
@@ -25,7 +25,7 @@ function isRefused(): boolean {
 }
 
 const mock = await startMockResponses((request) => {
-  // Bodies are not needed any more, and a hundred thousand of them would be a lot.
+  // Drops the bodies, because a hundred thousand of them would use much memory.
   mock.requests.length = 0;
   stats.requests++;
   if (mode === "hang") return { type: "hang" };

@@ -1,6 +1,6 @@
 /**
- * The fan-out at its limits: a gigabyte of input, a hundred thousand rows, four workers on one database, a provider's
- * undeclared rate limit, and the same rows once more.
+ * Measures the fan-out at its limits: a gigabyte of input, a hundred thousand rows, four workers on one database, an
+ * unannounced rate limit, and answer reuse for the same rows.
  *
  *   node bench/fanout/large.ts [--only NAME,NAME] [--scale 0.01] [--no-write]
  *
@@ -64,7 +64,7 @@ const CASES: Readonly<Record<string, (bench: Bench) => Promise<Measurements>>> =
   "workers-4": fourWorkers,
   "rate-600": unknownRate,
 };
-/** Options of the model in each case in which it does not answer at once. */
+/** Options of the model in cases in which it does not respond immediately. */
 const MODEL_OPTIONS: Readonly<Record<string, string[]>> = {
   "input-1gb": ["hang"],
   "input-1gb-short": ["hang"],
@@ -126,7 +126,7 @@ async function manyRows(bench: Bench): Promise<Measurements> {
   return { rows, ...(await runToEnd(bench, "in.csv")) };
 }
 
-/** The same rows by another command, in another order: none of them calls the model. */
+/** Runs the same rows with another command in another order. No row calls the model. */
 async function reusedRows(bench: Bench): Promise<Measurements> {
   const rows = await writeRows(bench, "in.csv");
   await runToEnd(bench, "in.csv");
@@ -166,7 +166,7 @@ async function unknownRate(bench: Bench): Promise<Measurements> {
   const rows = await writeRows(bench, "in.csv", 2_400);
   const { wallSeconds = 1 } = await runToEnd(bench, "in.csv", ["--concurrency", "64"]);
   const { requests, refused } = await bench.stats();
-  // The bucket was full at the start.
+  // The token bucket of the mock is full at the start.
   const allowed = 600 + wallSeconds * 10;
   return rounded({ rows, wallSeconds, used: rows / allowed, refusedShare: refused / requests });
 }

@@ -9,17 +9,17 @@ export interface Measured {
   peakRssMb: number;
   peakDescriptors: number;
   exitCode: number | null;
-  /** It had to be killed. */
+  /** Whether the program exceeded its timeout and was killed. */
   timedOut: boolean;
   stderr: string;
 }
 
-/** Fine enough for programs that live a second, and not much work. */
+/** Sampling interval: short enough for programs that run for a second, and cheap. */
 const SAMPLE_MS = 25;
 /** Linux counts processor time in hundredths of a second. */
 const TICKS_PER_SECOND = 100;
 
-/** Runs a program to its end and watches it and its descendants through /proc. */
+/** Runs a program until it exits and samples its process tree in /proc. */
 export function measure(
   command: readonly string[],
   options: { cwd: string; env: NodeJS.ProcessEnv; timeoutSeconds: number },
@@ -84,7 +84,7 @@ function readTree(group: number): ProcessSample[] {
     const pid = Number(name);
     if (!(pid > 0)) continue;
     try {
-      // The name in parentheses may hold anything, so the fields are counted from its end.
+      // The name in parentheses may contain any character, so fields are counted from its end.
       const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
       const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
       if (Number(fields[2]) !== group) continue;
@@ -95,7 +95,7 @@ function readTree(group: number): ProcessSample[] {
         descriptors: readdirSync(`/proc/${pid}/fd`).length,
       });
     } catch {
-      // It ended between the listing and the read.
+      // The process exited between the listing and the read.
     }
   }
   return samples;

@@ -15,11 +15,11 @@ import {
 export interface MockStats {
   requests: number;
   peakInFlight: number;
-  /** Rows being worked on at once, as far as the model can see. */
+  /** Number of different rows in the requests. */
   rows: number;
 }
 
-/** The arguments: the delay before each answer, and what the main agent spawns with. */
+/** Arguments: the delay before each response, and the arguments with which the main agent spawns the job. */
 const [latencyText = "0", spawnArguments = "{}"] = process.argv.slice(2);
 const latencyMs = Number(latencyText);
 let seenMain = false;
@@ -27,7 +27,7 @@ let calls = 0;
 const rows = new Set<string>();
 
 const mock = await startMockResponses(async (request) => {
-  // Bodies are not needed any more, and 10,000 of them would be a lot.
+  // Drops the bodies, because 10,000 of them would use much memory.
   mock.requests.length = 0;
   if (latencyMs > 0) await new Promise((wake) => setTimeout(wake, latencyMs));
   if (inputItems(request.body).some((item) => item.type === "function_call_output")) {

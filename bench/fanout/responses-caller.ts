@@ -1,5 +1,5 @@
 /**
- * Makes many streamed calls with one client and prints what they cost. Started by responses-clients.ts:
+ * Makes many streamed calls with one client and prints their cost. Started by responses-clients.ts:
  *
  *   node bench/fanout/responses-caller.ts ours|official URL CALLS WIDTH
  */
@@ -43,10 +43,10 @@ const cost: ClientCost = {
 };
 process.stdout.write(`${JSON.stringify(cost)}\n`, () => process.exit());
 
-/** True when the answer holds the function call. */
+/** Resolves to true if the response contains the function call. */
 type Call = () => Promise<boolean>;
 
-/** With the retries and the limiter's gate around it, as the fan-out uses it. */
+/** procwire's client with retries and the rate limiter, as the fan-out uses it. */
 async function ourClient(): Promise<Call> {
   const [{ createHttpModelApi }, { responsesDialect }, { createRowCaller }] = await Promise.all([
     import("../../src/agent/api/http-model-api.ts"),
@@ -68,8 +68,7 @@ async function ourClient(): Promise<Call> {
 }
 
 /**
- * The used part of the official client. The client is installed on demand, so its types are not available to the
- * compiler.
+ * The used part of the official client. The compiler has no types of it, because the client is installed on demand.
  */
 interface OfficialClient {
   responses: {

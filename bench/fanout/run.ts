@@ -33,7 +33,7 @@ const { values: flags } = parseArgs({
 
 interface Scenario {
   name: string;
-  /** `exec`: an agent spawns the job, as in the original's own test. `fanout`: the command does. */
+  /** `exec`: an agent spawns the job, as in the test of the original. `fanout`: the command starts it. */
   how: "exec" | "fanout";
   rows: number;
   latencyMs: number;
@@ -74,7 +74,7 @@ const SCENARIOS: readonly Scenario[] = [
   },
 ];
 
-/** As in the original's own test. */
+/** The same value as in the test of the original. */
 const INSTRUCTION =
   "Write a playful 2-line poem about the cat named {name}. Return a JSON object with keys name and poem. Call report_agent_job_result exactly once and then stop.";
 const PROMPT = "Use spawn_agents_on_csv on the provided CSV and do not do work yourself.";
@@ -100,7 +100,7 @@ interface Result {
 const results: Result[] = [];
 const machine = describeMachine();
 const hasPeer = preparePeer();
-for (const scenario of chosenScenarios()) {
+for (const scenario of selectScenarios()) {
   const contestants = hasPeer && scenario.peer ? (["ours", "original"] as const) : (["ours"] as const);
   const rounds = new Map<Result["who"], Outcome[]>();
   for (let round = 0; round < Number(flags.rounds); round++) {
@@ -216,7 +216,7 @@ function preparePeer(): boolean {
   return true;
 }
 
-function chosenScenarios(): readonly Scenario[] {
+function selectScenarios(): readonly Scenario[] {
   const names = flags.only?.split(",");
   return names ? SCENARIOS.filter(({ name }) => names.includes(name)) : SCENARIOS;
 }

@@ -5,9 +5,9 @@ const MIB = 1024 * 1024;
 /** An attack of a peer on a server. Runs in a separate thread, so that it does not disturb the measuring thread. */
 export interface Attack {
   name: string;
-  /** A line of the table. */
+  /** Name of the attack in the results table. */
   label: string;
-  /** Flags of our server; the peer has none like them. */
+  /** Additional flags of the procwire server; the Codex server has no such flags. */
   ourFlags?: string[];
   run(url: string, scratch: string): Promise<void>;
 }
@@ -23,7 +23,7 @@ export const attacks: Attack[] = [
       for (let sent = 0; sent < 436e6; sent += 1000 * payload.length) {
         if (!(await peer.pings(payload, 1000))) break;
       }
-      await quiet();
+      await waitForServer();
     },
   },
   {
@@ -33,7 +33,7 @@ export const attacks: Attack[] = [
       const peer = await initialized(url);
       peer.stopReading();
       for (let n = 0; n < 12; n++) await peer.request("fs/readFile", { path: `file://${scratch}/60mb` });
-      await quiet();
+      await waitForServer();
     },
   },
   {
@@ -42,7 +42,7 @@ export const attacks: Attack[] = [
     async run(url, scratch) {
       const peer = await initialized(url);
       await peer.request("fs/readFile", { path: `file://${scratch}/380mib` });
-      await quiet();
+      await waitForServer();
     },
   },
   {
@@ -52,7 +52,7 @@ export const attacks: Attack[] = [
     async run(url) {
       const peer = await initialized(url);
       for (let n = 0; n < 150; n++) await start(peer, `p${n}`, "head -c 3000000 /dev/zero");
-      await quiet();
+      await waitForServer();
     },
   },
   {
@@ -63,7 +63,7 @@ export const attacks: Attack[] = [
       // The peer stops answering a client that sends 800 at once.
       for (let n = 0; n < 800; n += 20)
         await Promise.all(Array.from({ length: 20 }, (_, k) => start(peer, `p${n + k}`, "head -c 6000000 /dev/zero")));
-      await quiet(15_000);
+      await waitForServer(15_000);
     },
   },
   {
@@ -76,7 +76,7 @@ export const attacks: Attack[] = [
         const writeId = `${n}-`.padEnd(500_000, "w");
         if (!(await peer.request("process/write", { processId: "cat", writeId, chunk: "YQ==" }))) break;
       }
-      await quiet();
+      await waitForServer();
     },
   },
   {
@@ -90,7 +90,7 @@ export const attacks: Attack[] = [
         const params = { processId: "cat", writeId: `w${n}`, chunk: "YQ==" };
         if (!(await peer.request("process/write", params, `${n}-`.padEnd(1_000_000, "i")))) break;
       }
-      await quiet();
+      await waitForServer();
     },
   },
   {
@@ -99,14 +99,14 @@ export const attacks: Attack[] = [
     async run(url) {
       const peer = await initialized(url);
       await start(peer, "p", "head -c 1000000 /dev/zero; sleep 60");
-      await quiet(500);
+      await waitForServer(500);
       peer.stopReading();
       for (let n = 0; n < 10_000; n++) {
         const params = { processId: "p", afterSeq: 0, maxBytes: MIB, waitMs: 0 };
         if (!(await peer.request("process/read", params))) break;
       }
       peer.disconnect();
-      await quiet();
+      await waitForServer();
     },
   },
   {
@@ -120,14 +120,14 @@ export const attacks: Attack[] = [
         Array.from({ length: 4 }, async () => {
           const peer = await initialized(url);
           await start(peer, "p", "head -c 1000000 /dev/zero; sleep 60");
-          await quiet(500);
+          await waitForServer(500);
           peer.stopReading();
           const params = { processId: "p", afterSeq: 0, maxBytes: MIB, waitMs: 0 };
           for (let n = 0; n < 10_000; n++) if (!(await peer.request("process/read", params))) break;
           peer.disconnect();
         }),
       );
-      await quiet(8_000);
+      await waitForServer(8_000);
     },
   },
   {
@@ -149,8 +149,8 @@ export const attacks: Attack[] = [
           ),
         );
       for (const peer of peers) peer.disconnect();
-      // Sessions, and with them their processes, stay for a while after their connections.
-      await quiet(40_000);
+      // Sessions and their processes live until the session TTL elapses.
+      await waitForServer(40_000);
     },
   },
   {
@@ -162,7 +162,7 @@ export const attacks: Attack[] = [
         for (let p = 0; p < 10; p++) await start(peer, `p${p}`, "cat /dev/zero");
         peer.stopReading();
       }
-      await quiet(10_000);
+      await waitForServer(10_000);
     },
   },
   {
@@ -173,7 +173,7 @@ export const attacks: Attack[] = [
       const text = JSON.stringify({ id: 1, method: "process/write", params: { processId: "none", chunk } });
       const peers = await Promise.all(Array.from({ length: 20 }, () => initialized(url)));
       await Promise.all(peers.map((peer) => peer.send(text)));
-      await quiet(10_000);
+      await waitForServer(10_000);
     },
   },
   {
@@ -187,7 +187,7 @@ export const attacks: Attack[] = [
         bytes += keys[n]?.length ?? 0;
       }
       await peer.send(`{"id":1,"method":"environment/status","params":{${keys.join(",")}}}`);
-      await quiet();
+      await waitForServer();
     },
   },
 ];
@@ -210,6 +210,6 @@ function start(peer: RawPeer, processId: string, script: string, more: object = 
 }
 
 /** Leaves the server time to handle the requests; the attacker's connections stay open meanwhile. */
-function quiet(ms = 4_000): Promise<void> {
+function waitForServer(ms = 4_000): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }

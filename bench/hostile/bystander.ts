@@ -33,7 +33,7 @@ export class Bystander {
     socket.once("message", () => setTimeout(() => this.#sendRequest(), PAUSE_MS));
   }
 
-  /** A request that is still unanswered counts with the time it has waited so far. */
+  /** A pending request counts with the time that it has waited so far. */
   async longestWaitMs(): Promise<number> {
     const waiting = this.#isWaiting ? performance.now() - this.#sentAt : 0;
     return Math.max(this.#longestMs, waiting);

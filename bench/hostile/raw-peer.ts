@@ -74,7 +74,7 @@ export class RawPeer {
     return this.write(frame(PING, payload));
   }
 
-  /** Several frames in one write. */
+  /** Sends several frames in one write. */
   pings(payload: Buffer, count: number): Promise<boolean> {
     return this.write(Buffer.concat(Array.from({ length: count }, () => frame(PING, payload))));
   }
@@ -83,14 +83,14 @@ export class RawPeer {
     if (this.#socket.destroyed) return false;
     if (this.#socket.write(bytes)) return true;
     return new Promise((resolve) => {
-      const settle = (drained: boolean) => {
+      const finish = (drained: boolean) => {
         clearTimeout(timer);
         this.#socket.off("drain", onDrain);
         this.#socket.off("close", onClose);
         resolve(drained);
       };
-      const onDrain = () => settle(true);
-      const onClose = () => settle(false);
+      const onDrain = () => finish(true);
+      const onClose = () => finish(false);
       const timer = setTimeout(onClose, BACKPRESSURE_TIMEOUT_MS);
       this.#socket.once("drain", onDrain);
       this.#socket.once("close", onClose);
@@ -109,13 +109,13 @@ class ResponseIds {
 
   waitFor(id: number): Promise<boolean> {
     return new Promise((resolve) => {
-      const settle = (isReceived: boolean) => {
+      const finish = (isReceived: boolean) => {
         clearTimeout(timer);
         this.#waiting.delete(id);
         resolve(isReceived);
       };
-      const timer = setTimeout(() => settle(false), RESPONSE_TIMEOUT_MS);
-      this.#waiting.set(id, () => settle(true));
+      const timer = setTimeout(() => finish(false), RESPONSE_TIMEOUT_MS);
+      this.#waiting.set(id, () => finish(true));
     });
   }
 

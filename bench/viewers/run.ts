@@ -22,7 +22,7 @@ const { values: flags } = parseArgs({
   },
 });
 
-/** Viewers in a separate program, which read everything and parse nothing. */
+/** Viewers in a separate process that read all output and parse nothing. */
 class ViewerGroup {
   readonly #child: ReturnType<typeof fork>;
 
@@ -76,7 +76,7 @@ console.log(
 
 async function measure(): Promise<void> {
   const kind = ourKind();
-  // The session that starts it expires at once, so that only the driver reads the output.
+  // The session that starts the process expires immediately, so that only the driver reads the output.
   kind.command.push("--detached-session-ttl", "0");
   const server = await ServerUnderTest.start(kind);
   const handle = await startFlood(server.url);

@@ -2,8 +2,8 @@ import type { CallToolResult, Server, ServerContext } from "@modelcontextprotoco
 import type { McpServers } from "../../src/tools/mcp/mcp-http-clients.ts";
 
 /*
- * The tools that the conformance suite calls by name, as its descriptions ask for them. They show what procwire's own tools
- * have no use for (pictures, sounds, logs, a model of the client's) over procwire's own HTTP sessions.
+ * The tools that the conformance suite calls by name, as its descriptions require. They test content that procwire's
+ * tools do not return (images, audio, logs, sampling) over procwire's HTTP sessions.
  */
 
 interface Call {
@@ -15,7 +15,7 @@ interface Call {
 type ExampleTool = (call: Call) => Promise<CallToolResult> | CallToolResult;
 type Content = CallToolResult["content"][number];
 
-/** One red pixel, and a sound of no samples. */
+/** An image of one red pixel, and audio without samples. */
 const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==";
 const WAV = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQAAAAA=";
 
@@ -110,7 +110,7 @@ async function ask({ server, context }: Call, message: string, properties: Field
   return content(text(`Elicitation completed: action=${action}, content=${JSON.stringify(given)}`));
 }
 
-/** Servers with these tools, to be put behind procwire's HTTP sessions. */
+/** Creates MCP servers with these tools for procwire's HTTP sessions. */
 export function exampleServers({
   ProtocolError,
   ProtocolErrorCode,

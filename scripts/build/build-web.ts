@@ -1,4 +1,4 @@
-/** The web console's page, bundled into `dist/web`; `npm run build` runs this. */
+/** Bundles the web console into `dist/web`; `npm run build` runs this. */
 import { copyFileSync, mkdirSync } from "node:fs";
 import { build } from "esbuild";
 

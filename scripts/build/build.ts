@@ -59,7 +59,7 @@ for (const command of commands) {
   else await waitForExit(start(name, "--help"));
 }
 
-// bin/procwire runs the bundle while no source is newer than this file; a source changed during the build is newer.
+// bin/procwire runs the bundle while no source is newer than this file. A source changed during the build is newer.
 writeFileSync("dist/stamp", `${startedAt.toISOString()}\n`);
 utimesSync("dist/stamp", startedAt, startedAt);
 
@@ -75,7 +75,7 @@ function writePlainArrays(): void {
   }
 }
 
-/** A whole handshake, so that the code cache contains its functions too. */
+/** Runs a complete handshake, so that the code cache contains the functions of a handshake. */
 async function serveOnce(): Promise<void> {
   const server = start("serve", "--listen", "ws://127.0.0.1:0");
   const [url] = await once(createInterface({ input: server.stdout }), "line");

@@ -26,7 +26,7 @@ import { buildIfStale, RELEASE } from "./pack-all.ts";
 
 const IMAGE = join(RELEASE, "procwire-image.tar");
 
-/** apt follows no dependencies: this list is complete, and the trial run below checks it. */
+/** All packages of the image. apt resolves no dependencies here; the test run of the image checks the list. */
 const PACKAGES = [
   // The libraries that Node links against.
   ...["libc6", "libstdc++6", "libgcc-s1"],
@@ -94,7 +94,7 @@ function addProcwire(root: string): void {
   const [tar = "", ...args] = copy.tarArgv;
   const copied = execFileSync(tar, args, { maxBuffer: 2 ** 30 });
   execFileSync("tar", ["-x", "--no-same-owner", "-C", home], { input: copied });
-  // The bundle is as new as the sources, and only the bundle runs.
+  // The launcher runs the bundle, which matches the sources, if there are no sources.
   rmSync(join(home, "src"), { recursive: true });
   symlinkSync("/opt/procwire/bin/procwire", join(root, "usr/bin/procwire"));
   const users = [`root:x:0:0:root:/root:/bin/bash`, `procwire:x:${USER}:${USER}::/${HOME}:/bin/bash`];
@@ -121,7 +121,7 @@ function createLayer(root: string, layer: string): Buffer {
   return readFileSync(layer);
 }
 
-/** https://github.com/opencontainers/image-spec: blobs by their digest, a manifest that names them, an index that names it. */
+/** Writes the format of https://github.com/opencontainers/image-spec: blobs by digest, a manifest and an index. */
 function writeArchive(work: string, layer: Buffer): void {
   const directory = join(work, "oci");
   mkdirSync(join(directory, "blobs/sha256"), { recursive: true });

@@ -24,7 +24,7 @@ interface Manifest {
   [field: string]: unknown;
 }
 
-/** Returns the path of a tarball; of the main package for null. */
+/** Returns the path of the tarball of a platform package, or of the main package for null. */
 export function tarball(platform: Platform | null): string {
   const name = platform === null ? "procwire" : `procwire-${platform.name}`;
   return join(RELEASE, `${name}-${readManifest().version}.tgz`);

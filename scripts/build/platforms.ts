@@ -8,7 +8,7 @@ export interface Platform {
   target: string;
   /** Target of the static programs. */
   programTarget: string;
-  /** Tests of the platform, for users who install it. */
+  /** How the platform is tested, for users who install it. */
   ran: string;
 }
 

@@ -1,7 +1,7 @@
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { basename, dirname } from "node:path";
 
-/** A reader surveys a directory of this size at once. */
+/** Maximum files of a directory, so that a reader can survey it. */
 const MAX_FILES_PER_DIRECTORY = 20;
 /** The size of src may only fall; a feature that needs more raises this number in its own commit. */
 const MAX_SOURCE_LINES = 63_000;

@@ -4,7 +4,7 @@ import { join } from "node:path";
 interface LockEntry {
   integrity?: string;
   resolved?: string;
-  /** Part of another package, whose checksum covers it. */
+  /** Whether the package is bundled in another package, whose checksum covers it. */
   inBundle?: boolean;
 }
 

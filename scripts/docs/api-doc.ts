@@ -131,7 +131,7 @@ function described(name: string, symbol: ts.Symbol, checker: ts.TypeChecker): st
     const isInferred = /^(Infer|ParamsOf|ResultOf)</.test(text);
     if (isInferred && type.flags & ts.TypeFlags.Object) lines.push("Object.", "", ...fieldsOf(type, checker));
     else lines.push(`Type: ${code(isInferred ? typeText(type, checker) : text)}`);
-    // A class under another name.
+    // A class that is exported under another name.
     if (type.isClass()) lines.push("", ...membersOf(checker.getPropertiesOfType(type), "", checker));
   } else {
     const type = checker.getTypeOfSymbolAtLocation(symbol, declaration);
@@ -144,7 +144,7 @@ function described(name: string, symbol: ts.Symbol, checker: ts.TypeChecker): st
   return lines;
 }
 
-/** The fields of an object type that is inferred from a schema. */
+/** Returns the fields of an object type that is inferred from a schema. */
 function fieldsOf(type: ts.Type, checker: ts.TypeChecker): string[] {
   return checker.getPropertiesOfType(type).map((field) => {
     const optional = field.flags & ts.SymbolFlags.Optional ? "?" : "";
@@ -161,7 +161,7 @@ function documentedMember(text: string, member: ts.Symbol, checker: ts.TypeCheck
 function membersOf(members: ts.Symbol[], prefix: string, checker: ts.TypeChecker): string[] {
   return members.flatMap((member) => {
     const declaration = member.valueDeclaration ?? member.declarations?.[0];
-    // No private members, and none of the language's own types.
+    // Omits private members and members of built-in types.
     if (!declaration || declaration.getSourceFile().isDeclarationFile || !isPublic(member, declaration)) return [];
     const type = checker.getTypeOfSymbolAtLocation(member, declaration);
     const optional = member.flags & ts.SymbolFlags.Optional ? "?" : "";
@@ -173,7 +173,7 @@ function membersOf(members: ts.Symbol[], prefix: string, checker: ts.TypeChecker
   });
 }
 
-/** The type as written in the source, which is shorter than the type that the compiler derives. */
+/** Returns the type as written in the source, which is shorter than the type that the compiler derives. */
 function annotationOf(declaration: ts.Node): string | null {
   const type =
     ts.isPropertyDeclaration(declaration) ||
@@ -204,7 +204,7 @@ function signatures(type: ts.Type, checker: ts.TypeChecker): string[] {
   });
 }
 
-/** A destructured parameter is shown as `options`. */
+/** Returns name and type of a parameter. A destructured parameter has the name `options`. */
 function parameterText(parameter: ts.Symbol, checker: ts.TypeChecker): string {
   const declaration = parameter.valueDeclaration;
   if (!declaration || !ts.isParameter(declaration)) return parameter.name;
@@ -216,7 +216,7 @@ function parameterText(parameter: ts.Symbol, checker: ts.TypeChecker): string {
   return `${rest}${name}${optional}: ${type}`;
 }
 
-/** Objects with longer types are shown by their keys. */
+/** Maximum length of an object type; longer types are shown by their keys. */
 const MAX_OBJECT_TEXT = 600;
 
 function typeText(type: ts.Type, checker: ts.TypeChecker): string {

@@ -91,7 +91,7 @@ evicting output.
 Extended clients receive the machine-readable cause of an error as \`error.data.reason\`, if it is one of
 ${ERROR_REASONS.map((reason) => `\`${reason}\``).join(", ")}.`;
 
-/** Complete: the tables have the names of all methods and notifications as their keys. */
+/** Texts of all methods and notifications. Both tables must have an entry for every name. */
 const TEXTS: Readonly<Record<string, string>> = { ...METHOD_TEXTS, ...NOTIFICATION_TEXTS };
 
 function entriesOf(version: ProtocolVersion, types: Map<string, Schema<unknown>>): string[] {

@@ -9,7 +9,7 @@ export interface OnDemand {
   what: string;
 }
 
-/** Installs missing or outdated packages. Returns null on success, else the reason of the failure. */
+/** Installs missing or outdated packages. Returns null on success, otherwise the reason of the failure. */
 export function installOnDemand({ directory, what }: OnDemand): string | null {
   if (isInstalled(directory)) return null;
   process.stderr.write(`installing ${what} below ${directory}/\n`);

@@ -36,7 +36,7 @@ const PROGRAM_NAMES: Readonly<Record<string, string>> = {
   "qemu-user-static": "qemu-aarch64-static",
 };
 
-/** A mirror that does not answer must not hang a test run. */
+/** Timeout of apt, so that an unresponsive mirror does not hang a test run. */
 const APT_TIMEOUT_MS = 10 * 60_000;
 
 export function missingPackages(packages: readonly string[]): string[] {

@@ -1,7 +1,7 @@
 /**
- * Sends raw bytes over real TCP to real servers and compares their answers. The addon's sockets must answer frames
- * exactly as Node's do; node:http must accept every request head that they accept; a token is accepted only if it
- * is valid.
+ * Sends raw bytes over TCP to real servers and compares their responses. The addon's sockets must respond to frames
+ * exactly as Node's sockets do; node:http must accept every request head that they accept; a token is accepted only
+ * if it is valid.
  *
  *   npm run fuzz -- [--seconds 30] [--seed N] [--asan]
  *
@@ -112,7 +112,7 @@ async function heads(): Promise<void> {
     const [native, fallBack] = await Promise.all([status(nativeServer, head), status(nodeServer, head)]);
     assert.equal(native, fallBack);
     const isRejected = [0, 400, 408, 431, 505].includes(native);
-    // The parser does not require a host header; the gateway answers other methods and targets.
+    // The parser does not require a host header; the gateway handles other methods and targets.
     if (isRejected || !/^(GET|HEAD|POST|OPTIONS) \/.*\r\nhost:/is.test(text)) return;
     assert.ok(await node.read(head), `answered ${native}, but node:http refuses ${JSON.stringify(text)}`);
   });
@@ -149,7 +149,7 @@ async function tokens(): Promise<void> {
     alg: fc.constantFrom("HS256", "HS256", "none", "HS512", "hs256", null),
     exp: fc.constantFrom<unknown>(soon, soon, 0, -1, "soon", null, String(soon)),
     secret: fc.constantFrom(SECRET, SECRET, "", "another"),
-    // Where the signed text is changed afterwards, if at all.
+    // Position at which the signed text is changed afterwards, or null.
     changed: fc.oneof(fc.constant(null), fc.nat()),
     tail: fc.constantFrom("", "", ".", ".x", "=", " ", "\x80"),
     scheme: fc.constantFrom("Bearer ", "bearer   ", "Basic ", "Bearer", ""),
@@ -164,7 +164,7 @@ async function tokens(): Promise<void> {
     const isValid =
       alg === "HS256" && exp === soon && secret === SECRET && changed === null && /^bearer +$/i.test(scheme);
     const got = await status(authServer, Buffer.from(head, "latin1"), { staysOpen: true });
-    // Padding and blanks behind a signature do not change it; any other text there may be refused or not.
+    // Padding and blanks after a signature do not change it. The server may accept or reject other text there.
     if (!isValid) assert.equal(got, 401);
     else if (tail === "") assert.equal(got, 101);
     else assert.ok(got === 101 || got === 401, `status ${got}`);
@@ -172,12 +172,12 @@ async function tokens(): Promise<void> {
   await run("tokens", property);
 }
 
-/** Checks the property, the examples first. */
+/** Checks the property, starting with the examples. */
 async function run<T>(kind: keyof typeof SHARE, property: fc.IAsyncProperty<T>, examples: T[] = []): Promise<void> {
   const result = await fc.check(property, {
     seed,
     examples,
-    // A server that hangs is a difference too.
+    // A hanging server also counts as a difference.
     timeout: HANG_TIMEOUT_MS,
     numRuns: Number.MAX_SAFE_INTEGER,
     interruptAfterTimeLimit: Number(values.seconds) * 1000 * SHARE[kind],

@@ -1,4 +1,4 @@
-/** Small faults in a source file, each of which a test should notice. */
+/** Small faults in a source file, each of which a test should detect. */
 import ts from "typescript";
 
 export interface Mutant {

@@ -5,8 +5,8 @@
  *
  * PATH is a file, a directory or a glob. The script never writes to the checkout: a preloaded hook replaces the source. For
  * each file it runs the `--nearest` test files of `npm test` by distance in the import graph (default: 30), or those of
- * `--tests`. One run without a mutant measures the time of each test file and the code that it reaches. A mutant then
- * meets the test files that reach its place, the fastest first, until one fails.
+ * `--tests`. One run without a mutant measures the time of each test file and the code that it executes. The script
+ * then runs the test files that execute the mutated code, the fastest first, until one fails.
  *
  * Mutants that change no behavior are listed in mutate-equivalent.json by the code of their line, with the reason.
  */
@@ -33,10 +33,10 @@ import { findMutants, type Mutant } from "./mutants.ts";
 
 const HOOK = pathToFileURL(join(import.meta.dirname, "mutate-hook.ts")).href;
 const root = join(import.meta.dirname, "../..");
-/** A test file that takes longer without a mutant is left out. */
+/** Maximum time of a test file without a mutant; slower test files are skipped. */
 const BASELINE_TIMEOUT_MS = 120_000;
 const MIN_TIMEOUT_MS = 10_000;
-/** A test of the same component counts as nearer by this number of imports. */
+/** Number of imports by which a test of the same component counts as nearer. */
 const SAME_COMPONENT_BONUS = 3;
 
 const { values, positionals } = parseArgs({
@@ -159,7 +159,7 @@ function isEquivalent({ code, mutation }: Candidate): boolean {
   return equivalents.some((known) => known.code === code && known.mutation === mutation);
 }
 
-/** A choice by the hash of the seed and the mutant, so that an edit elsewhere changes little of it. */
+/** Selects mutants by a hash of seed and mutant, so that an edit elsewhere changes few of them. */
 function sample(mutants: Candidate[], count: number): Candidate[] {
   const keyed = mutants.map((mutant) => {
     const { code, mutation, start, text } = mutant;
@@ -194,19 +194,19 @@ function findTests(paths: string[]): Map<string, string[]> {
           },
         ];
       });
-      // Of two at the same distance, the test file that imports less is more about this one.
+      // Of two test files at the same distance, the one with fewer imports is more specific.
       importing.sort((a, b) => a.distance - b.distance || a.size - b.size);
       return [path, importing.slice(0, Number(values.nearest)).map(({ file }) => file)];
     }),
   );
 }
 
-/** The directory below `src` or `test`: the tests mirror the sources. */
+/** Returns the directory below `src` or `test`, because the tests mirror the sources. */
 function component(path: string): string | undefined {
   return path.split("/").slice(1, -1)[0];
 }
 
-/** The test files of `npm test`; the other suites need a machine prepared for them. */
+/** Returns the test files of `npm test`, because the other suites need additional packages. */
 function suiteGlob(): string {
   const { scripts }: { scripts: Record<string, string> } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
   const glob = /"([^"]+)"\s*$/.exec(scripts.test ?? "")?.[1];
@@ -222,7 +222,7 @@ function distancesFrom(file: string): Map<string, number> {
   return distances;
 }
 
-/** The files of this checkout that a file imports, except for types alone, and the fixtures that a test names. */
+/** Returns the files of this checkout that a file imports, except for types, and the fixtures that it names. */
 function findImports(path: string): string[] {
   const known = imports.get(path);
   if (known) return known;
@@ -247,7 +247,7 @@ function findImports(path: string): string[] {
   return found;
 }
 
-/** Runs each test file without a mutant. A failure here says nothing about a mutant, so the file is left out. */
+/** Runs each test file without a mutant. A test file that fails here is skipped. */
 async function measure(files: string[]): Promise<Map<string, Baseline>> {
   const baselines = new Map<string, Baseline>();
   await inParallel(files, async (file) => {
@@ -256,7 +256,7 @@ async function measure(files: string[]): Promise<Map<string, Baseline>> {
     // A test that runs as an ordinary user writes its coverage too.
     chmodSync(coverage, 0o1777);
     const measured = await run(file, BASELINE_TIMEOUT_MS, { NODE_V8_COVERAGE: coverage }, "end");
-    // A test of a process's environment fails under coverage alone.
+    // A test of a process's environment fails only under coverage.
     const { hasFailed, ms } = measured.hasFailed ? await run(file, BASELINE_TIMEOUT_MS, {}) : measured;
     if (hasFailed) console.log(`left out, as it fails without a mutant: ${file}`);
     else baselines.set(file, { ms, reaches: readCoverage(coverage) });
@@ -303,7 +303,7 @@ interface Coverage {
   result: { url: string; functions: { ranges: CoverageRange[] }[] }[];
 }
 
-/** A process that was killed while it wrote leaves half a file. */
+/** Returns an empty result for an incomplete file, which a process leaves if it is killed while it writes. */
 function parseCoverage(path: string): Coverage {
   try {
     return JSON.parse(readFileSync(path, "utf8"));
@@ -373,7 +373,7 @@ function endGroup(pid: number): void {
   try {
     process.kill(-pid, "SIGKILL");
   } catch {
-    // All of it has ended.
+    // The whole process group has exited.
   }
 }
 

@@ -17,7 +17,7 @@ import { until } from "../../test/support/system/until.ts";
 
 /** Allowed growth from the median of the first third to that of the last: the collector's variation. */
 const MEMORY_GROWTH = { factor: 1.25, bytes: 24 * 1024 * 1024 };
-/** A few connections more or less are open at any moment. */
+/** Allowed growth of the number of descriptors, because the number of open connections varies. */
 const DESCRIPTOR_GROWTH = { factor: 1.3, count: 16 };
 /** Share of one processor, in the seconds after all clients have left. */
 const IDLE_SHARE = 0.05;

@@ -23,7 +23,7 @@ export interface StressOptions {
 
 export interface StressResult {
   processesLost: number;
-  /** Lines that are missing or doubled without a reported gap. */
+  /** Lines that are missing or duplicated without a reported gap. */
   linesLostSilently: number;
   gapsReported: number;
   writes: number;
@@ -31,13 +31,13 @@ export interface StressResult {
   handlesFailed: number;
   wrongExits: number;
   lines: number;
-  /** Time from the loss of a server until the next one answers a new client. */
+  /** Time from the loss of a server until the next server responds to a new client. */
   unservedMs: number[];
 }
 
 /** Every 25th process writes bulk output, which its reader pauses most of the time. */
 const BULK_EVERY = 25;
-/** Counts its input, and prints numbered lines meanwhile. */
+/** Script that counts its input and prints numbered lines meanwhile. */
 const COUNT_INPUT =
   '(i=0; while :; do i=$((i+1)); echo "tick $i"; sleep 3; done) & n=0; while read line; do n=$((n+1)); echo "got $n $line"; done; kill $!; exit 7';
 
@@ -78,7 +78,7 @@ class FollowedProcess {
   #onOutput(text: string): void {
     const lines = (this.#rest + text).split("\n");
     this.#rest = lines.pop() ?? "";
-    // The first line after a gap may be half of one.
+    // The first line after a gap may be incomplete.
     if (this.#afterGap) lines.shift();
     for (const line of lines) this.#onLine(line.replace("\r", ""));
   }
@@ -196,7 +196,7 @@ export async function supervisorKills(runs: number, killed: "supervisor" | "all"
     for (const pid of programs) process.kill(pid, "SIGSTOP");
     for (const pid of killed === "all" ? programs : [server.supervisorPid]) process.kill(pid, "SIGKILL");
     await server.serve.exited;
-    // After a kill of all four, other programs end the remaining processes, so it takes a moment.
+    // After a kill of all four, the sentinel ends the remaining processes a moment later.
     const haveExited = () => !all.some((pid) => isAlive(pid));
     if (killed === "all") await until("all processes exit", haveExited).catch(() => undefined);
     left += all.filter((pid) => isAlive(pid)).length;

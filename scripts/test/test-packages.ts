@@ -7,7 +7,7 @@ import { makeRelease } from "../build/pack-all.ts";
 import { runTests } from "./run-tests.ts";
 
 process.chdir(fileURLToPath(new URL("../..", import.meta.url)));
-// Tests run in a temporary home; npm's settings (which registry) and its cache are those of the user.
+// Tests run in a temporary home, but with the npm settings (registry) and npm cache of the user.
 process.env.npm_config_userconfig ??= `${process.env.HOME}/.npmrc`;
 process.env.npm_config_cache ??= `${process.env.HOME}/.npm`;
 try {

@@ -23,7 +23,7 @@ export type OptionTable = NonNullable<ParseArgsConfig["options"]>;
 export type OptionValues<O extends OptionTable> = ReturnType<
   typeof parseArgs<{ args: string[]; options: O; allowPositionals: boolean }>
 >["values"];
-/** Values of which a caller may give some. */
+/** Option values; each of them may be absent. */
 export type PartialValues<O extends OptionTable> = {
   [K in keyof OptionValues<O>]?: OptionValues<O>[K] | undefined;
 };

@@ -8,9 +8,9 @@ import { ServeChild } from "../support/servers/serve.ts";
 
 const CHROMIUM = "/usr/bin/chromium";
 /** The directory for the screenshots of a run. */
-const ARTEFACTS = "test-results";
+const SCREENSHOTS_DIRECTORY = "test-results";
 
-/** As root it needs --no-sandbox; the other flags turn off its requests to the network. */
+/** Chromium requires --no-sandbox as root. The other flags disable its own network requests. */
 const FLAGS = [
   "--no-sandbox",
   "--disable-gpu",
@@ -65,7 +65,7 @@ export async function signedIn(browser: BrowserContext, loginUrl: string): Promi
   return { page, problems };
 }
 
-/** Starts a command, or a shell, by the page's form; resolves on the page of its process. */
+/** Starts a command, or a shell, with the form of the console. Resolves on the page of the process. */
 export async function startOnPage(page: Page, command: string): Promise<string> {
   await page.getByRole("link", { name: "Processes" }).click();
   await page.getByLabel("Command (empty: a shell)").fill(command);
@@ -76,7 +76,7 @@ export async function startOnPage(page: Page, command: string): Promise<string> 
 
 /** Returns the lines of the terminal as a screen reader receives them. */
 export async function screenText(page: Page): Promise<string> {
-  // As text: these tests have no types of a browser.
+  // The script is a string, because these tests have no browser types.
   return page.evaluate(
     `[...document.querySelectorAll(".xterm-accessibility-tree > div")].map((row) => row.textContent.trimEnd()).join("\\n")`,
   );
@@ -88,7 +88,7 @@ const AXE = readFileSync(fileURLToPath(import.meta.resolve("axe-core/axe.min.js"
 export async function assertNoAxeFaults(page: Page, what: string): Promise<void> {
   for (const colorScheme of ["light", "dark"] as const) {
     await page.emulateMedia({ colorScheme });
-    // The page's content security policy blocks foreign scripts, so the test evaluates the checker from outside.
+    // The content security policy of the page blocks foreign scripts, so the debugger evaluates the checker.
     const found = await page.evaluate(`(() => { ${AXE}; return axe.run(document); })()`);
     const { violations } = found as { violations: { id: string; nodes: { html: string }[] }[] };
     const faults = violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`);
@@ -98,6 +98,6 @@ export async function assertNoAxeFaults(page: Page, what: string): Promise<void>
 }
 
 export async function keepScreenshot(page: Page, name: string): Promise<void> {
-  mkdirSync(ARTEFACTS, { recursive: true });
-  await page.screenshot({ path: join(ARTEFACTS, `${name}.png`) });
+  mkdirSync(SCREENSHOTS_DIRECTORY, { recursive: true });
+  await page.screenshot({ path: join(SCREENSHOTS_DIRECTORY, `${name}.png`) });
 }

@@ -25,7 +25,7 @@ describe("the web console", { timeout: 600_000 }, () => {
     await opened[Symbol.asyncDispose]();
   });
 
-  test("is opened once by the printed address, and keeps the token out of the address bar", async () => {
+  test("opens once by the printed URL, and keeps the token out of the address bar", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page, problems } = await signedIn(opened.browser, loginUrl);
@@ -67,7 +67,7 @@ describe("the web console", { timeout: 600_000 }, () => {
       return found !== undefined && found !== sizeBefore;
     });
     await page.keyboard.type("clear; echo be''fore\n");
-    await until("it was typed", async () => /^before$/m.test(await screenText(page)));
+    await until("the echo of the input", async () => /^before$/m.test(await screenText(page)));
     await keepScreenshot(page, "terminal");
     await page.reload();
     await page.getByRole("button", { name: "Take over" }).waitFor();
@@ -85,17 +85,17 @@ describe("the web console", { timeout: 600_000 }, () => {
     await page.getByRole("button", { name: "Take over" }).click();
     await page.getByText("you are the driver").waitFor();
     await page.locator(".xterm-helper-textarea").focus();
-    // The script disables echo before it prints the query, because the reply may arrive before the program reads it.
+    // The script disables echo before it prints the query, because the reply may arrive before `read` runs.
     const ask = "stty -echo -icanon; printf '\\033[6n'; read -rd R at; stty sane; echo at $" + "{at#*[}";
     await page.keyboard.type(`clear; ${ask}; read -r next; echo "next <$next>"\n`);
-    await until("it was answered", async () => /^at \d+;\d+$/m.test(await screenText(page)));
+    await until("the reply to the query", async () => /^at \d+;\d+$/m.test(await screenText(page)));
     await page.reload();
     await page.getByRole("button", { name: "Take over" }).click();
     await page.getByText("you are the driver").waitFor();
     await until("the screen is drawn again", async () => /^at \d+;\d+$/m.test(await screenText(page)));
     await page.locator(".xterm-helper-textarea").focus();
     await page.keyboard.type("typed\n");
-    await until("nothing but what was typed came", async () => /^next <typed>$/m.test(await screenText(page)));
+    await until("the typed input without another reply", async () => /^next <typed>$/m.test(await screenText(page)));
     await page.close();
   });
 
@@ -112,7 +112,10 @@ describe("the web console", { timeout: 600_000 }, () => {
     await first.locator(".xterm-helper-textarea").focus();
     await first.keyboard.type("from the first\n");
     for (const page of [first, second])
-      await until("both see it", async () => (await screenText(page)).split("from the first").length === 3);
+      await until(
+        "the output on both pages",
+        async () => (await screenText(page)).split("from the first").length === 3,
+      );
     await second.getByRole("button", { name: "Take over" }).click();
     await first.getByText("you are viewer now").waitFor();
     await first.getByRole("button", { name: "Take over" }).waitFor();
@@ -148,7 +151,7 @@ describe("the web console", { timeout: 600_000 }, () => {
     await driver.getByText("you are the driver").waitFor();
     const state = async (page: Page) => (await page.locator("output.state").textContent()) ?? "";
     const sizeOf = async (page: Page) => / (\d+×\d+)/.exec(await state(page))?.[1];
-    const lettersOf = async (page: Page) => (await screenText(page)).split("\n").length;
+    const countRows = async (page: Page) => (await screenText(page)).split("\n").length;
     for (const [width, height] of [
       [1300, 900],
       [700, 500],
@@ -167,15 +170,15 @@ describe("the web console", { timeout: 600_000 }, () => {
       });
       const rows = Number((await sizeOf(driver))?.split("×")[1]);
       for (const viewer of viewers) {
-        await until("as many rows", async () => (await lettersOf(viewer)) === rows);
-        const [room, screen] = await Promise.all([
+        await until("as many rows", async () => (await countRows(viewer)) === rows);
+        const [available, screen] = await Promise.all([
           viewer.locator(".terminal:not(.xterm)").boundingBox(),
           viewer.locator(".xterm-screen").boundingBox(),
         ]);
-        assert.ok(room && screen);
+        assert.ok(available && screen);
         assert.ok(
-          screen.width <= room.width && screen.height <= room.height,
-          `${JSON.stringify(screen)} in ${JSON.stringify(room)}`,
+          screen.width <= available.width && screen.height <= available.height,
+          `${JSON.stringify(screen)} in ${JSON.stringify(available)}`,
         );
       }
     }
@@ -189,7 +192,7 @@ describe("the web console", { timeout: 600_000 }, () => {
     await using client = await NodeExecServerClient.connectWebSocket({ url: server.url });
     await using other = await client.attach(handle, { role: "driver", size: { rows: 9, cols: 33 } });
     for (const page of [driver, ...viewers])
-      await until("the size of a driver elsewhere", async () => (await sizeOf(page)) === "33×9");
+      await until("the size of the other driver", async () => (await sizeOf(page)) === "33×9");
     assert.equal(other.role, "driver");
     assert.deepEqual(problems, []);
     for (const page of [driver, ...viewers]) await page.close();
@@ -267,7 +270,7 @@ describe("the web console", { timeout: 600_000 }, () => {
     await page.close();
   });
 
-  test("lists the limits, output rate, slowest reader and exit reason of a process; its page has gaps and a search", async () => {
+  test("lists the limits, output rate, slowest reader and exit reason of a process, and its page shows gaps and a search", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page, problems } = await signedIn(opened.browser, loginUrl);
@@ -289,7 +292,7 @@ describe("the web console", { timeout: 600_000 }, () => {
     );
     const held = await start("held", "yes");
     await using reader = await NodeExecServerClient.connectWebSocket({ url: server.url });
-    // It takes nothing of what it must not miss.
+    // The paused lossless viewer reads nothing, so it is the slowest reader.
     const slow = await reader.attach(String(held.handle), { role: "driver" });
     using _cursor = { [Symbol.dispose]: () => void slow.detach().catch(() => undefined) };
     const taken = slow.events({ lossless: true });
@@ -304,7 +307,7 @@ describe("the web console", { timeout: 600_000 }, () => {
     await row(steady.handle, "running.*\\d+ s.*[1-9]\\d* B/s");
     await row(held.handle, "paused by a slow reader");
     await page.getByRole("link", { name: String(flood.handle) }).click();
-    await until("its end", async () => /needle in it/.test(await screenText(page)));
+    await until("the end of the output", async () => /needle in it/.test(await screenText(page)));
     const [file] = await Promise.all([
       page.waitForEvent("download"),
       page.getByRole("button", { name: "Download screen" }).click(),
@@ -317,21 +320,21 @@ describe("the web console", { timeout: 600_000 }, () => {
     await find.press("Enter");
     await until("it is not found", async () => (await find.getAttribute("aria-invalid")) === "true");
     assert.ok(readFileSync(await file.path(), "utf8").length > 0);
-    // More than is retained was written before this page came.
+    // The process printed more than the server retains before this page attached.
     const late = await opened.browser.newPage();
     await late.goto(page.url());
-    await until("its end again", async () => /needle in it/.test(await screenText(late)));
+    await until("the end of the output on the second page", async () => /needle in it/.test(await screenText(late)));
     const search = late.getByLabel("Find in the output");
     await search.fill("no longer retained");
     await search.press("Enter");
-    await until("the gap is in its place", async () => / MiB no longer retained/.test(await screenText(late)));
+    await until("the notice of the gap", async () => / MiB no longer retained/.test(await screenText(late)));
     assert.deepEqual(problems, []);
     await taken.return?.();
     await late.close();
     await page.close();
   });
 
-  test("draws the end of bulk output, and runs no program output as code", async () => {
+  test("shows the end of bulk output, and never executes output as code", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page, problems } = await signedIn(opened.browser, loginUrl);
@@ -405,14 +408,14 @@ describe("the web console", { timeout: 600_000 }, () => {
     assert.equal(await guest.getByRole("link", { name: "Jobs" }).count(), 0);
     await assertNoAxeFaults(guest, "a guest's page");
     assert.ok(await guest.getByRole("button", { name: "Kill" }).isDisabled());
-    const onlyWatches = async () => {
+    const assertViewerOnly = async () => {
       await guest.getByText(/this link only lets you watch/).waitFor();
       assert.ok(await guest.getByRole("button", { name: "Take over" }).isDisabled());
     };
-    await onlyWatches();
+    await assertViewerOnly();
     await guest.reload();
     await until("it is shown again", async () => /^shared$/m.test(await screenText(guest)));
-    await onlyWatches();
+    await assertViewerOnly();
     await guest.goto("about:blank");
     await guest.goto(await makeLink("driver"));
     await guest.getByRole("button", { name: "Take over" }).click();
@@ -420,7 +423,7 @@ describe("the web console", { timeout: 600_000 }, () => {
     await guest.locator(".xterm-helper-textarea").focus();
     await guest.keyboard.type("by a guest\n");
     for (const one of [page, guest])
-      await until("both see it", async () => (await screenText(one)).split("by a guest").length === 3);
+      await until("the output on both pages", async () => (await screenText(one)).split("by a guest").length === 3);
     await guest.getByRole("button", { name: "Kill" }).click();
     await page
       .getByText(/terminated|exited with/)

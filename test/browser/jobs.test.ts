@@ -17,7 +17,7 @@ import { scratchDirectory } from "../support/servers/serve.ts";
 import { until } from "../support/system/until.ts";
 import { assertNoAxeFaults, keepScreenshot, openBrowser, screenText, serveConsole, signedIn } from "./browser.ts";
 
-/** As many rows as a real run with a real agent per row finishes in a few seconds. */
+/** Number of rows that a run with one agent per row finishes in a few seconds. */
 const RUN_ROWS = 600;
 const WATCHED_ROWS = 10_000;
 const LARGE_ROWS = 100_000;
@@ -31,7 +31,7 @@ describe("the console's jobs", { timeout: 600_000 }, () => {
     await opened[Symbol.asyncDispose]();
   });
 
-  test("a real run is watched to its end, and its failed rows are retried", async () => {
+  test("a user follows a real run to its end and retries its failed rows", async () => {
     using scratch = scratchDirectory();
     const home = join(scratch.path, "home");
     let failing = true;
@@ -63,7 +63,7 @@ describe("the console's jobs", { timeout: 600_000 }, () => {
       await page.locator("tbody a").first().click();
       await page.getByRole("heading", { name: /^Job [0-9a-f]{8}$/ }).waitFor();
       const done = async () => Number(await page.getByRole("progressbar", { name: "Rows done" }).getAttribute("value"));
-      await until("half of it is done", async () => (await done()) === RUN_ROWS / 2);
+      await until("half of the rows to finish", async () => (await done()) === RUN_ROWS / 2);
       await until("the rate is shown", async () => (await page.getByText("Concurrent calls").count()) === 1);
       assert.match((await page.locator("dl").textContent()) ?? "", /\d rows\/s/);
       seenHalf.resolve();
@@ -72,7 +72,7 @@ describe("the console's jobs", { timeout: 600_000 }, () => {
       assert.equal(await done(), RUN_ROWS);
       await page.getByText("600 of 600 rows, 6 failed, 0 running, 0 pending").waitFor();
 
-      // One row with its whole conversation; none of it is run as code.
+      // The page of a row shows its whole conversation and executes none of it as code.
       await page.getByLabel("Failure").selectOption("no_report");
       await page.getByText("6 rows", { exact: true }).waitFor();
       await page.getByRole("link", { name: "row-77", exact: true }).click();
@@ -86,9 +86,9 @@ describe("the console's jobs", { timeout: 600_000 }, () => {
       failing = false;
       await page.getByRole("button", { name: "retry no_report" }).click();
       const note = page.getByText("6 rows are pending again; execute them with:");
-      const said = (await note.textContent()) ?? "";
-      const command = /procwire (jobs retry .*)$/.exec(said)?.[1]?.split(" ");
-      assert.ok(command, said);
+      const noteText = (await note.textContent()) ?? "";
+      const command = /procwire (jobs retry .*)$/.exec(noteText)?.[1]?.split(" ");
+      assert.ok(command, noteText);
       await page.getByText("594 of 600 rows, 0 failed, 0 running, 6 pending").waitFor();
       assert.equal((await cli(...command).ended).code, 0);
       await page.getByText("600 of 600 rows, 0 failed, 0 running, 0 pending").waitFor();
@@ -143,7 +143,7 @@ describe("the console's jobs", { timeout: 600_000 }, () => {
     }
   });
 
-  test("a job of ten thousand rows updates while a process settles rows as fast as it can", async () => {
+  test("the page of a job with ten thousand rows updates while another process finishes rows at full speed", async () => {
     using scratch = scratchDirectory();
     const jobId = await makeJob(scratch.path, WATCHED_ROWS);
     const { server, loginUrl } = await serveConsole("--jobs", scratch.path);
@@ -166,9 +166,9 @@ describe("the console's jobs", { timeout: 600_000 }, () => {
     assert.ok(new Set(seen).size > 3, `it is seen at ${[...new Set(seen)].join(", ")}`);
     await page.getByText("10,000 of 10,000 rows, 100 failed, 0 running, 0 pending").waitFor();
     await page.getByText("completed with errors").waitFor();
-    // The rows on the page are those of the end, too.
+    // The page shows the final state of its rows.
     await page.getByText("10,000 rows", { exact: true }).waitFor();
-    await until("no row of the first is open", async () => {
+    await until("all visible rows to finish", async () => {
       const text = await page.getByRole("region", { name: "Rows of the job" }).textContent();
       return !/pending|running/.test(text ?? "pending");
     });
@@ -177,7 +177,7 @@ describe("the console's jobs", { timeout: 600_000 }, () => {
     await page.close();
   });
 
-  test("a hundred thousand rows are scrolled through and searched, and few of them are on the page", async () => {
+  test("a user scrolls and searches a hundred thousand rows, of which the page holds few at a time", async () => {
     using scratch = scratchDirectory();
     await makeJob(scratch.path, LARGE_ROWS);
     const { server, loginUrl } = await serveConsole("--jobs", scratch.path);
@@ -190,7 +190,7 @@ describe("the console's jobs", { timeout: 600_000 }, () => {
     await page.getByText("100,000 rows", { exact: true }).waitFor();
     const rows = page.getByRole("region", { name: "Rows of the job" });
     assert.equal(await rows.getByRole("table").getAttribute("aria-rowcount"), `${LARGE_ROWS + 1}`);
-    // By the keyboard alone.
+    // With the keyboard only.
     await rows.focus();
     await page.keyboard.press("End");
     await page.getByRole("link", { name: `row-${LARGE_ROWS}`, exact: true }).waitFor();
@@ -249,7 +249,7 @@ async function makeJob(home: string, count: number): Promise<string> {
   return id;
 }
 
-/** Settles every row of a job as the process that runs it would, without a model. */
+/** Finishes every row of a job like its coordinator, without a model. */
 async function startWriter(home: string, jobId: string): Promise<void> {
   await using ledger = await new SqliteStore(home).open(jobId);
   assert.ok(ledger && (await ledger.acquireRun()));
@@ -263,7 +263,7 @@ async function startWriter(home: string, jobId: string): Promise<void> {
         await ledger.fail(claim, { errorClass: "timeout", message: "too slow", usage });
       else await ledger.complete(claim, { result: '{"ok":true}', usage, stop: false });
     }
-    // The browser is driven from this process, too.
+    // Yields, because this process also drives the browser.
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
   await ledger.setStatus("completed_with_errors", ["running"]);

@@ -10,7 +10,7 @@ import { until } from "../support/system/until.ts";
 import { loginUrlOf, openBrowser, screenText, serveConsole, signedIn, startOnPage } from "./browser.ts";
 
 /** Maximum gzipped size of the whole console. */
-const MOST_BYTES = 450 * 1024;
+const MAX_GZIPPED_BYTES = 450 * 1024;
 
 describe("the console's page", { timeout: 600_000 }, () => {
   let opened: Awaited<ReturnType<typeof openBrowser>>;
@@ -21,17 +21,17 @@ describe("the console's page", { timeout: 600_000 }, () => {
     await opened[Symbol.asyncDispose]();
   });
 
-  test("is small, and has no script in it", (context) => {
-    const folder = consoleAssetsPath();
-    const sizes = readdirSync(folder).map((name) => gzipSync(readFileSync(join(folder, name))).length);
+  test("is below its size limit, and contains no inline script", (context) => {
+    const directory = consoleAssetsPath();
+    const sizes = readdirSync(directory).map((name) => gzipSync(readFileSync(join(directory, name))).length);
     const bytes = sizes.reduce((sum, size) => sum + size, 0);
     context.diagnostic(`the page is ${bytes} bytes, gzipped`);
-    assert.ok(bytes < MOST_BYTES, `${bytes} bytes`);
-    const html = readFileSync(join(folder, "index.html"), "utf8");
+    assert.ok(bytes < MAX_GZIPPED_BYTES, `${bytes} bytes`);
+    const html = readFileSync(join(directory, "index.html"), "utf8");
     assert.doesNotMatch(html, /<script(?![^>]*\bsrc=)|<style|\son\w+=|https?:/);
   });
 
-  test("sends requests to no host but its own server, on any of its pages", async () => {
+  test("sends requests only to its own server, on each of its pages", async () => {
     const { server, loginUrl } = await serveConsole("--jobs", "/nonexistent");
     await using _ = server;
     const requested = new Set<string>();
@@ -43,7 +43,7 @@ describe("the console's page", { timeout: 600_000 }, () => {
     await page.getByRole("link", { name: "Server" }).click();
     await page.getByRole("cell", { name: "procwire_processes", exact: true }).waitFor();
     assert.deepEqual([...requested], [new URL(loginUrl).origin]);
-    // Anything that its content security policy refused would be reported here.
+    // The list also contains violations of the content security policy.
     assert.deepEqual(problems, []);
     await page.close();
   });
@@ -68,7 +68,7 @@ describe("the console's page", { timeout: 600_000 }, () => {
   });
 
   test("reports degraded parts of its server with the reason", async () => {
-    // Without the launcher there is no watchdog.
+    // A server without the launcher has no watchdog and is therefore degraded.
     const entry = ["bin/main.cjs", "dist/bin/procwire.cjs"];
     await using server = await new ServeChild(["--listen", "ws://127.0.0.1:0", "--web"], {
       command: [process.execPath, ...entry, "serve"],

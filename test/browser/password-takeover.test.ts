@@ -22,7 +22,7 @@ describe("a model's terminal in the console", { timeout: 600_000 }, () => {
     await opened[Symbol.asyncDispose]();
   });
 
-  test("is found waiting for a password, driven and handed back, and the password is stored nowhere", async () => {
+  test("waits for a password, is driven by the user and returned, and the password is stored nowhere", async () => {
     using scratch = scratchDirectory();
     const audit = join(scratch.path, "audit.jsonl");
     const { server, loginUrl } = await serveConsole("--audit", audit);
@@ -51,7 +51,9 @@ describe("a model's terminal in the console", { timeout: 600_000 }, () => {
       await page.getByText("you are the driver").waitFor();
       await page.locator(".xterm-helper-textarea").focus();
       await page.keyboard.type(`${PASSWORD}\n`);
-      await until("it was taken", async () => (await screenText(page)).includes(`length ${PASSWORD.length}`));
+      await until("the length of the password", async () =>
+        (await screenText(page)).includes(`length ${PASSWORD.length}`),
+      );
       await page.getByText("Input history").click();
       await page
         .getByRole("row", { name: /driver.*not echoed/ })
@@ -82,10 +84,10 @@ describe("a model's terminal in the console", { timeout: 600_000 }, () => {
   });
 });
 
-/** Every file below, whatever it is for. */
-function everythingBelow(folder: string): string {
-  return readdirSync(folder, { recursive: true, encoding: "utf8" })
-    .map((name) => join(folder, name))
+/** Returns the contents of all files below a directory. */
+function everythingBelow(directory: string): string {
+  return readdirSync(directory, { recursive: true, encoding: "utf8" })
+    .map((name) => join(directory, name))
     .filter((path) => statSync(path).isFile())
     .map((path) => readFileSync(path, "latin1"))
     .join("\n");

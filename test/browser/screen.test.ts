@@ -11,18 +11,18 @@ import { CuttingProxy } from "../support/faults/cutting-proxy.ts";
 import { until } from "../support/system/until.ts";
 import { openBrowser, screenText, serveConsole, signedIn, startOnPage } from "./browser.ts";
 
-/** Not imported: its types are a browser's. */
+/** Loaded with `require`, because its types need a browser. */
 const graphemes: { UnicodeGraphemesAddon: new () => ITerminalAddon } = createRequire(import.meta.url)(
   "@xterm/addon-unicode-graphemes",
 );
 
 type Screen = InstanceType<typeof headless.Terminal>;
 
-/** As the page starts its terminals. */
+/** Initial terminal size of the page. */
 const SIZE = { rows: 24, cols: 80 };
 const SCROLLBACK_LINES = 10_000;
 
-/** Colours, bold, wide letters and combined ones, lines that wrap: what a terminal can get wrong. */
+/** Output that is hard to render: colors, bold text, wide and combining characters, wrapped lines. */
 const LINE = `\\033[1;3%dmline %d\\033[0m \\033[4%dm世界\\033[0m e\u0301 \\033[38;5;%dm%s\\033[0m\\n`;
 const printLines = (lines: number) =>
   `mawk 'BEGIN { for (i = 1; i <= ${lines}; i++) printf "${LINE}", i % 8, i, (i + 3) % 8, i % 256, substr("${"x".repeat(120)}", 1, i % 120) }'`;
@@ -46,7 +46,7 @@ describe("the console's terminal", { timeout: 600_000 }, () => {
       await page.reload();
       await page.getByRole("button", { name: "Take over" }).waitFor();
     }
-    await until("its end", async () => /line 1500000 /.test(await screenText(page)));
+    await until("the end of the output", async () => /line 1500000 /.test(await screenText(page)));
     const shown = await screenOf(page);
     const expected = await screenFromLog(server.url, handle);
     assertSameCells(visibleCells(shown), visibleCells(expected));
@@ -60,7 +60,7 @@ describe("the console's terminal", { timeout: 600_000 }, () => {
     await using proxy = await CuttingProxy.to(server.url);
     const through = loginUrl.replace(new URL(loginUrl).host, new URL(proxy.url).host);
     const { page } = await signedIn(opened.browser, through);
-    // Nearly as much as the log keeps, in parts, each of which waits for a line that is typed.
+    // Nearly as much as the event log retains, in several chunks. The process waits for a line of input before each.
     const part = printLines(1_500);
     const script = `stty -echo; for part in 1 2 3 4; do ${part}; echo part $part; read -r _; done; exec sleep 1000`;
     const handle = await startOnPage(page, script);
@@ -71,7 +71,7 @@ describe("the console's terminal", { timeout: 600_000 }, () => {
       await until(`part ${round}`, async () => new RegExp(`^part ${round}$`, "m").test(await screenText(page)));
       if (round === 4) break;
       await driver.write(Buffer.from("\n"));
-      // While the next part is on its way, some of it here and some not.
+      // The cut happens while the next chunk is in transit.
       if (round === 2) await page.reload();
       else proxy.cut();
     }
@@ -121,7 +121,7 @@ function allCells(screen: Screen): string[] {
   return cellsOf(screen, 0, screen.buffer.active.length);
 }
 
-/** Line by line, each cell with its letter, width, colours and looks. */
+/** Returns the cells of each line with character, width, colors and attributes. */
 function cellsOf(screen: Screen, from: number, to: number): string[] {
   const { active } = screen.buffer;
   const lines: string[] = [`cursor ${active.cursorX},${active.cursorY}`];
@@ -129,12 +129,12 @@ function cellsOf(screen: Screen, from: number, to: number): string[] {
     const cells = Array.from({ length: SIZE.cols }, (_, x) => {
       const cell = active.getLine(y)?.getCell(x);
       if (!cell) return "?";
-      // The first 16 colours have two names each.
+      // The first 16 colors have two encodings each.
       const foreground = cell.isFgPalette() ? "palette" : cell.getFgColorMode();
       const background = cell.isBgPalette() ? "palette" : cell.getBgColorMode();
-      const looks = [cell.isBold(), cell.isUnderline(), cell.isInverse(), cell.isItalic()].map(Boolean);
+      const attributes = [cell.isBold(), cell.isUnderline(), cell.isInverse(), cell.isItalic()].map(Boolean);
       const colors = [foreground, cell.getFgColor(), background, cell.getBgColor()];
-      return [cell.getChars() || " ", cell.getWidth(), ...colors, ...looks].join("/");
+      return [cell.getChars() || " ", cell.getWidth(), ...colors, ...attributes].join("/");
     });
     lines.push(cells.join(" "));
   }

@@ -48,15 +48,15 @@ function procwire(...args: string[]): ChildProcessWithoutNullStreams {
 }
 
 async function outcome(child: ChildProcessWithoutNullStreams): Promise<Outcome> {
-  const told: Outcome = { code: null, stdout: "", stderr: "" };
+  const captured: Outcome = { code: null, stdout: "", stderr: "" };
   child.stdout.setEncoding("utf8").on("data", (text: string) => {
-    told.stdout += text;
+    captured.stdout += text;
   });
   child.stderr.setEncoding("utf8").on("data", (text: string) => {
-    told.stderr += text;
+    captured.stderr += text;
   });
   const [code] = await once(child, "close");
-  return { ...told, code };
+  return { ...captured, code };
 }
 
 const cli = (...args: string[]) => outcome(procwire(...args));
@@ -103,7 +103,7 @@ async function onTerminal(
 const attach = (...args: string[]) => `${CLI} attach --connect ${server.url} ${args.join(" ")}`;
 const isRaw = async (terminal: ExecProcess) => (await terminal.snapshot()).tty?.canonical === false;
 const press = (terminal: ExecProcess, text: string) => terminal.write(Buffer.from(text));
-/** How the shell finds its terminal after the command. */
+/** Terminal settings after the command, as the shell reports them. */
 const RESTORED = /icanon\s+echo/;
 
 describe("procwire attach", TIMEOUT, () => {
@@ -117,7 +117,7 @@ describe("procwire attach", TIMEOUT, () => {
     if (!terminal) return;
     await waitFor(terminal, "before");
     await waitFor(child, "31 97");
-    await until("the keys to be passed on", () => isRaw(terminal));
+    await until("raw mode of the terminal", () => isRaw(terminal));
     await press(terminal, "hello\r");
     await waitFor(terminal, "got hello");
     await terminal.resize({ rows: 40, cols: 120 });
@@ -136,11 +136,11 @@ describe("procwire attach", TIMEOUT, () => {
         read -r -t 0.3 -n 1 second; printf 'second<%q> done' "$second"; read -r -d x`;
       const child = await start("", { argv: ["/bin/bash", "-c", script], tty: true, terminalQueries });
       await waitFor(child, "waiting");
-      // The terminal in front of \`attach\` would answer too, were it asked.
+      // The local terminal of `attach` would also reply if it received the query.
       const terminal = await onTerminal(t, attach(child.handle), { terminalQueries: "server" });
       if (!terminal) return;
       await waitFor(terminal, "waiting");
-      await until("the keys to be passed on", () => isRaw(terminal));
+      await until("raw mode of the terminal", () => isRaw(terminal));
       await press(terminal, "g");
       await waitFor(child, "done");
       assert.match(Buffer.from((await child.snapshot()).terminal).toString(), /waiting(?!.*none).*second<''> done/s);
@@ -166,7 +166,7 @@ describe("procwire attach", TIMEOUT, () => {
     const terminal = await onTerminal(t, attach("--detach-key", "ctrl-x", child.handle));
     if (!terminal) return;
     await waitFor(terminal, "ready");
-    await until("the keys to be passed on", () => isRaw(terminal));
+    await until("raw mode of the terminal", () => isRaw(terminal));
     await press(terminal, "\x1d\x18");
     await waitFor(terminal, "code 0");
     await child.terminate();
@@ -182,7 +182,7 @@ describe("procwire attach", TIMEOUT, () => {
       const terminal = await onTerminal(t, `set -m; ${command}`);
       if (!terminal) return;
       await waitFor(terminal, "ready");
-      await until("the keys to be passed on", () => isRaw(terminal));
+      await until("raw mode of the terminal", () => isRaw(terminal));
       const shown = Buffer.from((await terminal.snapshot()).terminal).toString();
       process.kill(Number(/pid (\d+)/.exec(shown)?.[1]), `SIG${signal}`);
       await waitFor(terminal, `code ${code}`);
@@ -204,7 +204,7 @@ describe("procwire attach", TIMEOUT, () => {
     const terminal = await onTerminal(t, `${CLI} attach --connect ${own.url} ${started.stdout.trim()}`);
     if (!terminal) return;
     await waitFor(terminal, "ready");
-    await until("the keys to be passed on", () => isRaw(terminal));
+    await until("raw mode of the terminal", () => isRaw(terminal));
     await own.stop("SIGKILL");
     const restarted = await startServer(own.url);
     t.after(() => restarted.stop("SIGKILL"));
@@ -217,7 +217,7 @@ describe("procwire attach", TIMEOUT, () => {
     const terminal = await onTerminal(t, attach("--view", child.handle));
     if (!terminal) return;
     await waitFor(terminal, "ready");
-    await until("the keys to be taken", () => isRaw(terminal));
+    await until("raw mode of the terminal", () => isRaw(terminal));
     await press(terminal, "viewer\r");
     await child.write(Buffer.from("owner\r"));
     await waitFor(terminal, "got owner");
@@ -235,7 +235,7 @@ describe("procwire attach", TIMEOUT, () => {
     await waitFor(terminal, "the terminal of the process has 200x50, this one 97x31: output is cut off");
     await terminal.resize({ rows: 60, cols: 210 });
     await driver.resize({ rows: 70, cols: 210 });
-    // Its own terminal may have grown before or after it learns the size of the other terminal.
+    // The viewer's terminal may grow before or after the viewer receives the size of the driver's terminal.
     await waitFor(terminal, "the terminal of the process has 210x70, this one");
     await driver.write(Buffer.from("\r"));
     await waitFor(terminal, "code 0");
@@ -335,7 +335,10 @@ describe("procwire logs", TIMEOUT, () => {
     assert.match((await cli("logs", "--since", "1h", child.handle)).stdout, /^line 1\n/);
     const { times = [], ageMs: written = 0 } = await child.read({ times: true });
     assert.ok(times.length > 0 && times.every((atMs) => atMs <= written));
-    await until("time to go by", async () => ((await child.read({ times: true })).ageMs ?? 0) > written);
+    await until(
+      "a later time than that of the output",
+      async () => ((await child.read({ times: true })).ageMs ?? 0) > written,
+    );
     assert.equal((await cli("logs", "--since", "0s", child.handle)).stdout, "");
     await child.terminate();
   });
@@ -346,19 +349,19 @@ describe("procwire logs", TIMEOUT, () => {
     });
     await waitFor(child, "before");
     const following = procwire("logs", "-f", child.handle.slice(0, 6));
-    const told = outcome(following);
+    const followed = outcome(following);
     let shown = "";
     following.stdout.on("data", (text: string) => {
       shown += text;
     });
-    await until("what there was", () => shown === "before\n");
+    await until("the earlier output", () => shown === "before\n");
     for (const round of [1, 2, 3]) {
       await child.write(Buffer.from(`${round}\n`));
       await until("the next line", () => shown.endsWith(`got ${round}\n`));
     }
     assert.equal(following.exitCode, null);
     await child.closeStdin();
-    assert.deepEqual(await told, {
+    assert.deepEqual(await followed, {
       code: 0,
       stdout: "before\ngot 1\ngot 2\ngot 3\nover\n",
       stderr: "oops 1\noops 2\noops 3\n",
@@ -367,7 +370,7 @@ describe("procwire logs", TIMEOUT, () => {
 
   test("reports how much output is no longer retained", async () => {
     const child = await start("head -c 3000000 /dev/zero; echo; read x", { pipeStdin: true });
-    await until("all of it", () => child.log.totalBytes === 3_000_001);
+    await until("the whole output", () => child.log.totalBytes === 3_000_001);
     const { stdout, stderr } = await cli("logs", child.handle);
     const missed = Number(/logs: (\d+) bytes of output missed/.exec(stderr)?.[1]);
     assert.equal(missed + stdout.length, 3_000_001);

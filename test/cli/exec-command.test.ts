@@ -24,35 +24,35 @@ import { ServeChild, scratchDirectory, serve } from "../support/servers/serve.ts
 import { until } from "../support/system/until.ts";
 
 interface Setup {
-  folder: string;
+  directory: string;
   mock: MockResponses;
   env: Record<string, string>;
   exec(args: string[], stdin?: string): Promise<CliEnd>;
 }
 
 async function withExec(handler: MockHandler, body: (setup: Setup) => Promise<void>): Promise<void> {
-  const folder = await realpath(await mkdtemp(path.join(tmpdir(), "procwire-exec-")));
+  const directory = await realpath(await mkdtemp(path.join(tmpdir(), "procwire-exec-")));
   const mock = await startMockResponses(handler);
   const env = { OPENAI_BASE_URL: mock.url, OPENAI_API_KEY: "sk-secret" };
   try {
     const exec = (args: string[], stdin?: string) =>
-      runCli(["exec", ...unwalled(args), ...args], {
-        cwd: folder,
+      runCli(["exec", ...bypassArgs(args), ...args], {
+        cwd: directory,
         env,
         ...(stdin === undefined ? {} : { stdin }),
       });
-    await body({ folder, mock, env, exec });
+    await body({ directory, mock, env, exec });
   } finally {
     await mock.close();
-    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
+    await rm(directory, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 
 const BYPASS = "--dangerously-bypass-approvals-and-sandbox";
-/** Hosts without bubblewrap run these too. */
-const unwalled = (args: string[]) => (args.includes("-s") || args.includes(BYPASS) ? [] : [BYPASS]);
+/** Returns the flag that disables the sandbox unless `args` set one, so that the tests also run without bubblewrap. */
+const bypassArgs = (args: string[]) => (args.includes("-s") || args.includes(BYPASS) ? [] : [BYPASS]);
 
-/** A model that runs one command, then repeats its output. */
+/** A mock model that runs one command, then repeats its output. */
 const runs =
   (cmd: string): MockHandler =>
   (request) => {
@@ -63,11 +63,11 @@ const runs =
 // Concurrent, because each test mostly waits for programs to start.
 suite("procwire exec", { concurrency: 3 }, () => {
   test("runs the commands of the agent, and prints only the answer on stdout", async () => {
-    await withExec(runs("echo $((6*7)); pwd"), async ({ folder, mock, exec }) => {
+    await withExec(runs("echo $((6*7)); pwd"), async ({ directory, mock, exec }) => {
       const { code, stdout, stderr } = await exec(["-m", "tiny", "what is six times seven?"]);
       assert.equal(code, 0, stderr);
       assert.match(stdout, /Process exited with code 0/);
-      assert.match(stdout, new RegExp(`Output:\n42\n${folder}\n`));
+      assert.match(stdout, new RegExp(`Output:\n42\n${directory}\n`));
       assert.match(stderr, /model: tiny/);
       assert.match(stderr, /exec echo \$\(\(6\*7\)\); pwd/);
       assert.equal(mock.requests[0]?.body.model, "tiny");
@@ -102,9 +102,9 @@ suite("procwire exec", { concurrency: 3 }, () => {
   });
 
   test("commands run on the server that --connect names", async () => {
-    await withExec(runs("echo on=$WHERE"), async ({ folder, env, exec }) => {
+    await withExec(runs("echo on=$WHERE"), async ({ directory, env, exec }) => {
       const server = startCli(["serve", "--listen", "ws://127.0.0.1:0"], {
-        cwd: folder,
+        cwd: directory,
         env: { WHERE: "the-server" },
       });
       try {
@@ -158,13 +158,13 @@ suite("procwire exec", { concurrency: 3 }, () => {
   test("by default commands can write only in their working directory, and the run reports that", {
     skip: noSandbox,
   }, async () => {
-    await withExec(runs("touch here && touch /etc/there"), async ({ folder, env }) => {
-      const { code, stdout, stderr } = await runCli(["exec", "go"], { cwd: folder, env });
+    await withExec(runs("touch here && touch /etc/there"), async ({ directory, env }) => {
+      const { code, stdout, stderr } = await runCli(["exec", "go"], { cwd: directory, env });
       assert.equal(code, 0, stderr);
       assert.match(stderr, /^sandbox: workspace-write$/m);
       assert.match(stdout, /\/etc\/there.*Read-only file system/);
-      assert.ok(existsSync(path.join(folder, "here")));
-      const readOnly = await runCli(["exec", "-s", "read-only", "go"], { cwd: folder, env });
+      assert.ok(existsSync(path.join(directory, "here")));
+      const readOnly = await runCli(["exec", "-s", "read-only", "go"], { cwd: directory, env });
       assert.match(readOnly.stdout, /'here'.*Read-only file system/);
     });
   });
@@ -182,17 +182,17 @@ suite("procwire exec", { concurrency: 3 }, () => {
     await using closing = new AsyncDisposableStack();
     closing.defer(() => server.close());
     closing.defer(() => listening.close());
-    await withExec(runs("true"), async ({ folder, env, mock }) => {
+    await withExec(runs("true"), async ({ directory, env, mock }) => {
       const args = ["exec", "--connect", listening.url, "go"];
-      const { code, stderr } = await runCli(args, { cwd: folder, env });
+      const { code, stderr } = await runCli(args, { cwd: directory, env });
       assert.equal(code, 1);
       assert.match(
         stderr,
         /sandbox `bubblewrap` is not available: .*; --dangerously-bypass-approvals-and-sandbox runs/,
       );
       assert.equal(mock.requests.length, 0);
-      // A user who wants no sandbox is not refused, with either flag.
-      const none = await runCli([...args, "-s", "danger-full-access"], { cwd: folder, env });
+      // Both flags that disable the sandbox allow the run.
+      const none = await runCli([...args, "-s", "danger-full-access"], { cwd: directory, env });
       assert.equal(none.code, 0, none.stderr);
       assert.match(none.stderr, /^sandbox: none$/m);
     });
@@ -203,17 +203,17 @@ suite("procwire exec", { concurrency: 3 }, () => {
   }, async () => {
     // Not below /tmp, which is writable in the sandbox too.
     await using other = await mkdtempDisposable("/var/tmp/procwire-retried-");
-    await withExec(runs(`echo tried; touch ${other.path}/x && echo written`), async ({ folder, exec }) => {
-      const rules = path.join(folder, "rules.toml");
+    await withExec(runs(`echo tried; touch ${other.path}/x && echo written`), async ({ directory, exec }) => {
+      const rules = path.join(directory, "rules.toml");
       await writeFile(rules, 'default = "allow"\nunsandboxed = "allow"\n');
       const { code, stdout, stderr } = await exec(["-s", "workspace-write", "--rules", rules, "--json", "go"]);
       assert.equal(code, 0, stderr);
-      const told = stdout
+      const items = stdout
         .split("\n")
         .filter((line) => line.includes('"command_execution"'))
         .map((line) => JSON.parse(line))
         .map(({ type, item }) => [type, item.id, item.aggregated_output, item.exit_code, item.status]);
-      assert.deepEqual(told, [
+      assert.deepEqual(items, [
         ["item.started", "item_0", "", null, "in_progress"],
         ["item.completed", "item_0", "tried\nwritten\n", 0, "completed"],
       ]);
@@ -236,7 +236,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
         [["--color", "always"], [], ["--color", "never"]].map((flags) => exec([...flags, "go"])),
       );
       assert.match(always?.stderr ?? "", /\x1b\[35;3mexec\x1b\[0m \x1b\[1mprintf .*\x1b\[31mexited 3\x1b\[0m/s);
-      // The command's own colour codes are shown escaped, not interpreted.
+      // Color codes of the command are escaped, not interpreted.
       const own = /red/.exec(always?.stderr.split("exited 3")[1] ?? "");
       assert.ok(own);
       assert.doesNotMatch(always?.stderr ?? "", /\x1b\[31mred/);
@@ -252,9 +252,9 @@ suite("procwire exec", { concurrency: 3 }, () => {
       seen.push(body.text, inputItems(body)[0]?.content);
       return says("{}");
     };
-    await withExec(model, async ({ folder, exec }) => {
-      await writeFile(path.join(folder, "schema.json"), '{"type":"object"}');
-      await writeFile(path.join(folder, "dot.png"), "png");
+    await withExec(model, async ({ directory, exec }) => {
+      await writeFile(path.join(directory, "schema.json"), '{"type":"object"}');
+      await writeFile(path.join(directory, "dot.png"), "png");
       const args = ["--output-schema", "schema.json", "-i", "dot.png", "look"];
       assert.equal((await exec(args, "more")).code, 0);
       assert.deepEqual(seen, [
@@ -270,16 +270,16 @@ suite("procwire exec", { concurrency: 3 }, () => {
   });
 
   test("a thread is resumed by its id or as the last one, with its whole history", async () => {
-    const asked: unknown[][] = [];
+    const sentItems: unknown[][] = [];
     const model: MockHandler = ({ body }) => {
-      asked.push(inputItems(body).map(({ type, content, output }) => content ?? output ?? type));
+      sentItems.push(inputItems(body).map(({ type, content, output }) => content ?? output ?? type));
       return toolOutputs(body).length === 0
         ? answer(functionCall("c", "exec_command", { cmd: "echo kept", login: false }))
         : says("noted");
     };
-    await withExec(model, async ({ folder, exec }) => {
-      // An older thread, of a run that ended in the middle of a call.
-      const threads = path.join(folder, ".procwire", "threads");
+    await withExec(model, async ({ directory, exec }) => {
+      // An older thread, from a run that ended during a call.
+      const threads = path.join(directory, ".procwire", "threads");
       await mkdir(threads, { recursive: true });
       const cut = { type: "function_call", call_id: "cut", name: "exec_command", arguments: "{}" };
       await writeFile(path.join(threads, "older.jsonl"), `${JSON.stringify(cut)}\n{"type":"mess`);
@@ -288,11 +288,11 @@ suite("procwire exec", { concurrency: 3 }, () => {
       const second = await exec(["--json", "resume", thread_id, "two"]);
       assert.equal(JSON.parse(second.stdout.split("\n")[0] ?? "").thread_id, thread_id);
       assert.equal((await exec(["resume", "--last", "--ephemeral", "three"])).code, 0);
-      const texts = JSON.stringify(asked.at(-1));
+      const texts = JSON.stringify(sentItems.at(-1));
       assert.match(texts, /"one".*kept\\n.*noted.*"two".*noted.*"three"/);
       assert.equal((await exec(["resume", "older", "four"])).code, 0);
-      // The API takes no call without an answer.
-      assert.deepEqual(asked.at(-1)?.slice(0, 2), ["function_call", "aborted"]);
+      // The API rejects a call without an output.
+      assert.deepEqual(sentItems.at(-1)?.slice(0, 2), ["function_call", "aborted"]);
       const missing = await exec(["resume", "../nope", "five"]);
       assert.equal(missing.code, 2);
       assert.match(missing.stderr, /unknown thread `\.\.\/nope`/);
@@ -324,16 +324,16 @@ suite("procwire exec", { concurrency: 3 }, () => {
   test("the prompt is read from stdin, and the last message is written to a file", async () => {
     await withExec(
       () => says("done"),
-      async ({ folder, mock, exec }) => {
+      async ({ directory, mock, exec }) => {
         const { code } = await exec(["-o", "last.txt", "-"], "from a pipe\n");
         assert.equal(code, 0);
         assert.match(JSON.stringify(mock.requests[0]?.body.input), /from a pipe/);
-        assert.equal(await readFile(path.join(folder, "last.txt"), "utf8"), "done");
+        assert.equal(await readFile(path.join(directory, "last.txt"), "utf8"), "done");
       },
     );
   });
 
-  test("a turn that fails exits 1 with the reason", async () => {
+  test("a failed turn exits with code 1 and the reason", async () => {
     await withExec(
       () => ({ type: "status", status: 400, body: { error: { message: "no such model" } } }),
       async ({ exec }) => {
@@ -357,17 +357,17 @@ suite("procwire exec", { concurrency: 3 }, () => {
     );
   });
 
-  test("SIGINT exits 130, SIGTERM 1, and the processes of the agent end", async () => {
+  test("SIGINT exits with code 130, SIGTERM with code 1, and the processes of the agent end", async () => {
     for (const [signal, expected] of [
       ["SIGINT", 130],
       ["SIGTERM", 1],
     ] as const) {
-      await withExec(runs("echo $$ > pid; exec sleep 300"), async ({ folder, env }) => {
-        const run = startCli(["exec", BYPASS, "go"], { cwd: folder, env });
-        const pidFile = path.join(folder, "pid");
-        const told = async () => Number(await readFile(pidFile, "utf8").catch(() => ""));
-        await until("the command runs", async () => (await told()) > 0, run.ended);
-        const pid = await told();
+      await withExec(runs("echo $$ > pid; exec sleep 300"), async ({ directory, env }) => {
+        const run = startCli(["exec", BYPASS, "go"], { cwd: directory, env });
+        const pidFile = path.join(directory, "pid");
+        const readPid = async () => Number(await readFile(pidFile, "utf8").catch(() => ""));
+        await until("the command runs", async () => (await readPid()) > 0, run.ended);
+        const pid = await readPid();
         run.child.kill(signal);
         const { code, stderr } = await run.ended;
         assert.equal(code, expected, stderr);
@@ -377,7 +377,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     }
   });
 
-  test("bad options exit 2 and bad settings exit 1, each with one line; --help is on stdout", async () => {
+  test("invalid options exit with code 2 and invalid settings with code 1, each with one line; --help prints to stdout", async () => {
     const cases: [string[], number, RegExp][] = [
       [["--modle", "x", "go"], 2, /^procwire exec: unknown option `--modle`; did you mean `--model`\?/],
       [["one", "two"], 2, /^procwire exec: give one PROMPT, in quotes/],

@@ -7,11 +7,11 @@ import { promisify } from "node:util";
 import { WebSocketServer } from "ws";
 import { PROCWIRE } from "../support/servers/serve.ts";
 
-/** Characters that a terminal would obey or reorder. */
+/** Characters that a terminal would interpret or reorder. */
 const EVIL = "\x1b[2J\u202e\x9b1A\x7f\n";
 const UNSEEN = /[\x1b\u202e\x9b\x7f]/;
 
-/** A server that answers a listing with such characters in every text field. */
+/** Starts a server that returns such characters in every text field of a list. */
 const LISTING = {
   processId: EVIL,
   handle: `h${EVIL}`,

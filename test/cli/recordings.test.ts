@@ -1,4 +1,4 @@
-/** Recordings: made while a command runs, made afterwards from a server's log, and shown again. */
+/** Recordings of a running command, exports of an event log, and replays. */
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -170,7 +170,7 @@ describe("recording of a resized terminal", TIMEOUT, () => {
     assert.deepEqual([exported.code, exported.stderr], [0, ""]);
     const cast = readCast(readFileSync(path, "utf8"));
     assert.deepEqual(cast.size, { rows: 10, cols: 20 });
-    // The sizes that the program received and the sizes in the recording, in one order.
+    // The recording has the sizes that the process received, in the same order.
     const expected = [
       "10 20",
       ...[{ rows: 11, cols: 30 }, ...sizes].flatMap(({ rows, cols }) => [`r ${cols}x${rows}`, `${rows} ${cols}`]),
@@ -226,7 +226,7 @@ describe("procwire export --input", TIMEOUT, () => {
     const cast = readCast(exported.stdout);
     const typed = cast.events.filter(({ code }) => code === "i").map(({ data }) => data);
     assert.doesNotMatch(exported.stdout, /hunter/);
-    // A word is also left out if the echo was disabled right after it, because it could be a secret.
+    // The recording also omits a word if echo was disabled right after it, because the word could be a secret.
     const words = Array.from({ length: rounds }, (_, i) => `word${i}\n`);
     assert.deepEqual(
       typed,
@@ -260,7 +260,7 @@ describe("asciicast", () => {
     assert.deepEqual(readCast(two).size, { rows: 30, cols: 90 });
   });
 
-  test("is read as it was written, also characters split between chunks", () => {
+  test("parses to the events that were written, even if a character was split between chunks", () => {
     const lines: string[] = [];
     const size = { rows: 3, cols: 4 };
     const writer = new CastWriter({ size, startedAtMs: 5000, command: "x" }, (line) => lines.push(line));

@@ -23,7 +23,7 @@ interface Outcome {
   stderr: string;
 }
 
-/** Starts the command line from its sources. */
+/** Starts the CLI from its sources. */
 function procwire(...args: string[]): ChildProcessWithoutNullStreams {
   const child = spawn(process.execPath, [ENTRY, ...args]);
   child.stdin.on("error", () => undefined);
@@ -269,7 +269,7 @@ describe("procwire run with a server", TIMEOUT, () => {
     const json = await outcome(procwire("ps", "--json", "--connect", server.url), "");
     child.stdin.end();
     await ended;
-    // Once in the list and once in the tree below it.
+    // Once in the list and once in the process tree.
     assert.equal(listed.stdout.toString().match(/cat' \$'\\x1b\[2J\\u202e\\u009b1A\\x7f\\n'$/gm)?.length, 2);
     const one = json.stdout
       .toString()

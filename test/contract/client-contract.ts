@@ -16,9 +16,9 @@ import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
 import type { ContractBackend } from "./backends.ts";
 
 const PATH = process.env.PATH ?? "/usr/bin:/bin";
-/** Ten times longer than any step: a hang fails with the name of the step. */
-const PATIENCE_MS = 60_000;
-const patiently = <T>(promise: Promise<T>, what: string) => withDeadline(promise, PATIENCE_MS, what);
+/** Ten times longer than any step takes, so that a hang fails with the name of the step. */
+const STEP_TIMEOUT_MS = 60_000;
+const withStepTimeout = <T>(promise: Promise<T>, what: string) => withDeadline(promise, STEP_TIMEOUT_MS, what);
 
 const FAMILY = { name: "ExecServerError" };
 
@@ -72,7 +72,7 @@ export function clientContract(
       context.backend.start(params(["/bin/sh", "-c", script], more));
     const ended = async (script: string, more?: Partial<StartParams>): Promise<ExecProcess> => {
       const process = await shell(script, more);
-      await patiently(process.wait(), "the exit");
+      await withStepTimeout(process.wait(), "the exit");
       for await (const _event of process.events());
       return process;
     };
@@ -86,22 +86,22 @@ export function clientContract(
       const talking = communicate(process, "d\nc\n");
       talking.catch(() => undefined);
       if (options.noCloseStdin) {
-        await assert.rejects(patiently(running, "the run"), NO_CLOSE_STDIN);
-        await assert.rejects(patiently(talking, "the talk"), NO_CLOSE_STDIN);
+        await assert.rejects(withStepTimeout(running, "the run"), NO_CLOSE_STDIN);
+        await assert.rejects(withStepTimeout(talking, "the talk"), NO_CLOSE_STDIN);
         // The rejection does not wait for unread input.
         await using deaf = await context.backend.start(params(["sleep", "1000"], { pipeStdin: true }));
         const unread = communicate(deaf, new Uint8Array(8_000_000));
-        await assert.rejects(patiently(unread, "the refusal"), NO_CLOSE_STDIN);
+        await assert.rejects(withStepTimeout(unread, "the refusal"), NO_CLOSE_STDIN);
       } else {
-        assert.equal((await patiently(running, "the run")).stdout, "a\nb\n");
-        assert.equal((await patiently(talking, "the talk")).stdout, "c\nd\n");
+        assert.equal((await withStepTimeout(running, "the run")).stdout, "a\nb\n");
+        assert.equal((await withStepTimeout(talking, "the talk")).stdout, "c\nd\n");
       }
       await process[Symbol.asyncDispose]();
     });
 
     test("tolerates a process that exits before it has read its input", async () => {
       const input = "x".repeat(2_000_000);
-      const running = patiently(run(context.backend, ["true"], { cwd: "/", input }), "the run");
+      const running = withStepTimeout(run(context.backend, ["true"], { cwd: "/", input }), "the run");
       if (options.noCloseStdin) await assert.rejects(running, NO_CLOSE_STDIN);
       else assert.equal((await running).exitCode, 0);
     });
@@ -115,10 +115,10 @@ export function clientContract(
       await using open = await shell("cat", { pipeStdin: true });
       if (options.noCloseStdin) {
         for (let call = 0; call < 2; call++)
-          await assert.rejects(patiently(open.closeStdin(), "the refusal"), NO_CLOSE_STDIN);
+          await assert.rejects(withStepTimeout(open.closeStdin(), "the refusal"), NO_CLOSE_STDIN);
         // The rejection had no effect: stdin is still open.
         assert.deepEqual(await open.write(new TextEncoder().encode("still open\n")), { status: "accepted" });
-        await patiently(waitFor(open, "still open"), "the echo");
+        await withStepTimeout(waitFor(open, "still open"), "the echo");
         return;
       }
       assert.deepEqual(await open.closeStdin(), { status: "accepted" });
@@ -130,7 +130,10 @@ export function clientContract(
     // ---- time
 
     test("terminates a run after its timeout with reason timeout", async () => {
-      const result = await patiently(run(context.backend, ["sleep", "100"], { cwd: "/", timeoutMs: 2000 }), "the run");
+      const result = await withStepTimeout(
+        run(context.backend, ["sleep", "100"], { cwd: "/", timeoutMs: 2000 }),
+        "the run",
+      );
       assert.deepEqual([result.timedOut, result.reason], [true, "timeout"]);
       assert.notEqual(result.exitCode, 0);
     });
@@ -143,7 +146,7 @@ export function clientContract(
     test("rejects an aborted run with the signal's reason", async () => {
       const reason = new Error("no longer wanted");
       const running = run(context.backend, ["sleep", "100"], { cwd: "/", signal: AbortSignal.timeout(100) });
-      await assert.rejects(patiently(running, "the run"), { name: "TimeoutError" });
+      await assert.rejects(withStepTimeout(running, "the run"), { name: "TimeoutError" });
       await assert.rejects(run(context.backend, ["true"], { signal: AbortSignal.abort(reason) }), reason);
     });
 
@@ -158,14 +161,14 @@ export function clientContract(
       await using sleeper = await shell("sleep 1000", { pipeStdin: true });
       const waiting: Promise<unknown>[] = [
         process.wait({ signal }),
-        process.read({ afterSeq: 1_000_000, waitMs: PATIENCE_MS, signal }),
+        process.read({ afterSeq: 1_000_000, waitMs: STEP_TIMEOUT_MS, signal }),
         waitFor(process, "never", { signal }),
         drained(process.events({ signal })),
         drained(lines(process, { signal })),
         ...(options.noCloseStdin ? [] : [communicate(sleeper, "", { signal })]),
         run(backend, ["sleep", "1000"], { cwd: "/", signal }),
         ...(files ? [files.waitForPath(join(directory, "never"), { signal })] : []),
-      ].map((call: Promise<unknown>) => assert.rejects(patiently(call, "the end"), isReason));
+      ].map((call: Promise<unknown>) => assert.rejects(withStepTimeout(call, "the end"), isReason));
       late.abort(reason);
       await Promise.all(waiting);
 
@@ -191,7 +194,7 @@ export function clientContract(
             ]
           : []),
       ];
-      for (const call of calls) await assert.rejects(patiently(call, "the refusal"), isReason);
+      for (const call of calls) await assert.rejects(withStepTimeout(call, "the refusal"), isReason);
       assert.equal((await process.read()).exited, false);
       assert.equal(existsSync(path), false);
       assert.equal((await process.terminate()).running, true);
@@ -227,11 +230,11 @@ export function clientContract(
       await Promise.all(pipes);
       await using target = await shell("wc -c", { pipeStdin: true });
       if (options.noCloseStdin) {
-        // At once, not after the last byte of a source that may never end.
-        await assert.rejects(patiently(sleeper.pipe(target), "the refusal"), NO_CLOSE_STDIN);
+        // The pipe ends at once, not after the last byte of a source that may never end.
+        await assert.rejects(withStepTimeout(sleeper.pipe(target), "the refusal"), NO_CLOSE_STDIN);
         await using open = await shell("head -c 300004 | wc -c", { pipeStdin: true });
         await source.pipe(open, { end: false });
-        await patiently(waitFor(open, "300004"), "the count");
+        await withStepTimeout(waitFor(open, "300004"), "the count");
       } else {
         await source.pipe(target);
         assert.equal((await communicate(target)).stdout.trim(), "300004");
@@ -311,12 +314,12 @@ export function clientContract(
     test("reports a known exit by wait, snapshot and read after close, and rejects new starts", async () => {
       const own = await open();
       const process = await own.backend.start(params(["/bin/sh", "-c", "echo out; exit 7"]));
-      await patiently(process.wait(), "the exit");
+      await withStepTimeout(process.wait(), "the exit");
       for await (const _event of process.events());
       await own.close();
       assert.equal((await process.read()).exitCode, 7);
-      assert.equal((await patiently(process.wait(), "the exit again")).exitCode, 7);
-      const { exitCode, running, stdout } = await patiently(process.snapshot(), "the snapshot");
+      assert.equal((await withStepTimeout(process.wait(), "the exit again")).exitCode, 7);
+      const { exitCode, running, stdout } = await withStepTimeout(process.snapshot(), "the snapshot");
       assert.deepEqual([exitCode, running, new TextDecoder().decode(stdout)], [7, false, "out\n"]);
       await assert.rejects(own.backend.start(params(["true"])), /closed|disconnected/);
     });
@@ -337,14 +340,14 @@ export function clientContract(
       };
       waits.aborted.catch(() => undefined);
       await writeFile(at("one"), "");
-      await patiently(waits.one, "the first path");
+      await withStepTimeout(waits.one, "the first path");
       await mkdir(at("not/yet"), { recursive: true });
       await writeFile(at("not/yet/here"), "");
-      await patiently(waits.deep, "the path below a missing parent");
+      await withStepTimeout(waits.deep, "the path below a missing parent");
       controller.abort(new Error("enough"));
       await assert.rejects(waits.aborted, { message: "enough" });
       await writeFile(at("two"), "");
-      await patiently(waits.two, "the second path");
+      await withStepTimeout(waits.two, "the second path");
     });
   });
 }

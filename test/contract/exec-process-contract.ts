@@ -17,7 +17,7 @@ export interface ContractOptions {
 }
 
 /** Long enough for a loaded machine: ten times longer than any step. */
-const PATIENCE_MS = 60_000;
+const STEP_TIMEOUT_MS = 60_000;
 
 /**
  * Contract of every ExecBackend, for any transport. The first tests are those of the reference implementation; the
@@ -117,7 +117,7 @@ export function execProcessContract(
 
     test("retains events from before a subscription", async () => {
       const started = await shell("printf 'queued output\\n'");
-      await patiently(started.wait(), "the process to exit");
+      await withStepTimeout(started.wait(), "the process to exit");
       assert.deepEqual(await collectFromReads(started), {
         output: "queued output\n",
         exitCode: 0,
@@ -181,7 +181,7 @@ export function execProcessContract(
     test("terminates gracefully: the process may handle SIGTERM", async () => {
       const started = await shell("trap 'echo bye; exit 9' TERM; echo ready; while :; do sleep 0.05; done");
       await started.wait({ until: { type: "output", pattern: "ready" } });
-      await started.terminate({ type: "graceful", timeoutMs: PATIENCE_MS });
+      await started.terminate({ type: "graceful", timeoutMs: STEP_TIMEOUT_MS });
       const events = await collectEvents(started);
       assert.equal(text(events, "stdout"), "ready\nbye\n");
       assert.equal((await started.wait()).exitCode, 9);
@@ -252,9 +252,9 @@ export function execProcessContract(
       await ended.terminate();
       await ended.wait();
       assert.deepEqual(await ended.write(Buffer.from("x")), { status: "stdinClosed" });
-      const gone = await start(["true"], { pipeStdin: true });
-      await gone.wait();
-      assert.deepEqual(await gone.write(Buffer.from("x")), { status: "stdinClosed" });
+      const exitedProcess = await start(["true"], { pipeStdin: true });
+      await exitedProcess.wait();
+      assert.deepEqual(await exitedProcess.write(Buffer.from("x")), { status: "stdinClosed" });
     });
 
     test("opens a terminal of the requested size, and resizes it", needsTerminal, async () => {
@@ -336,7 +336,7 @@ export function execProcessContract(
 
     test("reports a gap to a reader that starts after an eviction", async () => {
       const started = await start(["head", "-c", "3000000", "/dev/zero"]);
-      await patiently(started.wait(), "the process to exit");
+      await withStepTimeout(started.wait(), "the process to exit");
       await collectEvents(started);
       const read = await started.read({ afterSeq: 0 });
       const retained = read.chunks.reduce((sum, { chunk }) => sum + chunk.length, 0);
@@ -348,12 +348,12 @@ export function execProcessContract(
 
     test("returns a read at once if there is output, otherwise after waitMs", async () => {
       const started = await shell("printf first; read x; printf second", { pipeStdin: true });
-      const first = await started.read({ waitMs: PATIENCE_MS });
+      const first = await started.read({ waitMs: STEP_TIMEOUT_MS });
       assert.equal(Buffer.from(first.chunks[0]?.chunk ?? []).toString(), "first");
       assert.equal(first.nextSeq, 2);
       const nothing = await started.read({ afterSeq: 1, waitMs: 10 });
       assert.deepEqual([nothing.chunks.length, nothing.exited, nothing.closed], [0, false, false]);
-      const pending = started.read({ afterSeq: 1, waitMs: PATIENCE_MS });
+      const pending = started.read({ afterSeq: 1, waitMs: STEP_TIMEOUT_MS });
       await started.write(Buffer.from("\n"));
       assert.equal(Buffer.from((await pending).chunks[0]?.chunk ?? []).toString(), "second");
     });
@@ -386,7 +386,7 @@ async function readUntilChange(
 ): Promise<ReadResult> {
   const response = await started.read({ afterSeq, waitMs: 0 });
   if (response.chunks.length > 0 || response.closed || response.failure !== null) return response;
-  await patiently(wake.changed(), "the process to wake its readers");
+  await withStepTimeout(wake.changed(), "the process to wake its readers");
   return started.read({ afterSeq, waitMs: 0 });
 }
 
@@ -396,10 +396,10 @@ async function collectEvents(started: ExecProcess): Promise<ExecEvent[]> {
     for await (const event of started.events()) events.push(event);
     return events;
   };
-  return patiently(collect(), "the process to close");
+  return withStepTimeout(collect(), "the process to close");
 }
 
-const patiently = <T>(promise: Promise<T>, what: string) => withDeadline(promise, PATIENCE_MS, what);
+const withStepTimeout = <T>(promise: Promise<T>, what: string) => withDeadline(promise, STEP_TIMEOUT_MS, what);
 
 function text(events: readonly ExecEvent[], stream: string): string {
   return events

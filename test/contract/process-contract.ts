@@ -418,9 +418,9 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       const match = await waitFor(process, /port (\d+)/g);
       assert.deepEqual([match.text, match.groups], ["port 4711", ["4711"]]);
       await assert.rejects(waitFor(process, /never/, { timeoutMs: 20 }), { code: "TIMEOUT" });
-      const gone = waitFor(process, /never/);
+      const unmatched = waitFor(process, /never/);
       await process.closeStdin();
-      await assert.rejects(gone, /the process has ended/);
+      await assert.rejects(unmatched, /the process has ended/);
     });
   });
 }

@@ -7,7 +7,7 @@ import { processContract } from "./process-contract.ts";
 const native = loadAddon();
 const options = native.type === "missing" ? { noTerminal: `TERMINALS ARE NOT TESTED: ${native.why}` } : {};
 
-// The tests of the local backend run the other contract.
+// The tests of the local backend (test/local) run the exec process contract.
 processContract("local", local);
 clientContract("local", local, { noFiles: true });
 clientContract("local environment", localEnvironment);

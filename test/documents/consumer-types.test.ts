@@ -16,28 +16,28 @@ const libraries = (...names: string[]) => names.map((name) => `lib.${name}.d.ts`
 
 /** Programs that use the package, compiled against its declarations with the real compiler. */
 describe("the types of the package, seen by its users", { timeout: 600_000 }, () => {
-  let folder: string;
+  let directory: string;
   before(() => {
-    folder = realpathSync(mkdtempSync(join(tmpdir(), "procwire-consumer-")));
-    mkdirSync(join(folder, "node_modules/procwire"), { recursive: true });
-    emitTypes(join(folder, "node_modules/procwire"));
+    directory = realpathSync(mkdtempSync(join(tmpdir(), "procwire-consumer-")));
+    mkdirSync(join(directory, "node_modules/procwire"), { recursive: true });
+    emitTypes(join(directory, "node_modules/procwire"));
   });
-  after(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
+  after(() => rmSync(directory, { recursive: true, force: true, maxRetries: 10 }));
 
   /** Compiles a program strictly, and checks it and all declarations of the package. Other packages are not checked. */
   const check = (source: string, options: ts.CompilerOptions) => {
-    writeFileSync(join(folder, "package.json"), '{ "type": "module" }');
-    writeFileSync(join(folder, "program.ts"), source);
-    const program = ts.createProgram([join(folder, "program.ts")], {
+    writeFileSync(join(directory, "package.json"), '{ "type": "module" }');
+    writeFileSync(join(directory, "program.ts"), source);
+    const program = ts.createProgram([join(directory, "program.ts")], {
       module: ts.ModuleKind.NodeNext,
       target: ts.ScriptTarget.ES2024,
       strict: true,
       exactOptionalPropertyTypes: true,
       noEmit: true,
-      typeRoots: [join(folder, "node_modules/@types")],
+      typeRoots: [join(directory, "node_modules/@types")],
       ...options,
     });
-    const checked = program.getSourceFiles().filter(({ fileName }) => fileName.startsWith(folder));
+    const checked = program.getSourceFiles().filter(({ fileName }) => fileName.startsWith(directory));
     assert.ok(checked.length > 10, "the declarations of the package are part of the program");
     const problems = [
       ...program.getOptionsDiagnostics(),
@@ -47,7 +47,7 @@ describe("the types of the package, seen by its users", { timeout: 600_000 }, ()
     assert.equal(ts.formatDiagnostics(problems, FORMAT), "");
   };
 
-  test("need no types of Node for procwire/client", () => {
+  test("compile a program that uses procwire/client without the types of Node", () => {
     check(
       `
       import { connectFromBrowser, type ExecEvent, ExecServerError, lines, type MethodName, run } from "procwire/client";
@@ -72,9 +72,9 @@ describe("the types of the package, seen by its users", { timeout: 600_000 }, ()
     );
   });
 
-  test("fit a program for Node that uses the main entry", () => {
+  test("compile a Node program that uses the main entry", () => {
     for (const name of ["@types", "undici-types", "@modelcontextprotocol"])
-      symlinkSync(join(ROOT, "node_modules", name), join(folder, "node_modules", name));
+      symlinkSync(join(ROOT, "node_modules", name), join(directory, "node_modules", name));
     check(
       `
       import { type CommandError, Environment, ExecServerError, type SpawnedProcess } from "procwire";

@@ -8,15 +8,15 @@ import { runSnippet } from "../support/system/document-snippets.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
-/** Where documents say the server is. */
+/** Server URL in the documents. */
 const DOCUMENTED_URL = "ws://127.0.0.1:7070";
 /** Block languages that are not run: output, and files of other programs. */
 const SHOWN = new Set(["text", "toml", "ini", "dockerfile", "yaml"]);
-/** Programs that another test runs with what they need. */
+/** Documents whose programs documents.test.ts runs. */
 const RUN_BY_DOCUMENTS_TEST = new Set(["client.md", "browser.md", "copy.md", "forward.md", "mcp-clients.md"]);
-/** Fewer would mean that the blocks are no longer found. */
+/** Minimum number of blocks; fewer mean that the test no longer finds them. */
 const FEWEST_RUN = 15;
-/** Processes that the documents' programs leave on the server. */
+/** Files that the programs of the documents create. */
 const LEFT_BEHIND = ["/tmp/procwire-docs", "/tmp/procwire-readme.md"];
 const hasPython = spawnSync("python3", ["--version"]).status === 0;
 
@@ -27,7 +27,7 @@ interface Block {
   code: string;
   /** Expected output, from the next block. */
   prints: string | null;
-  /** The comment before it, when it is not run here. */
+  /** The comment before a block that this test does not run, or null. */
   reason: string | null;
 }
 
@@ -108,13 +108,13 @@ describe("the code blocks of the documents are run", { timeout: 900_000 }, () =>
     }
   }
 
-  test("gives a reason for every block that is not run, and the test that runs it instead", (t) => {
+  test("has a reason and another test for every block that this test does not run", (t) => {
     const unrun = BLOCKS.filter(({ reason }) => reason !== null);
     for (const { document, line, reason } of unrun) {
       t.diagnostic(`${document}:${line}: ${reason}`);
       const [, path] = /^run by: (\S+)$/.exec(reason ?? "") ?? [];
       if (path === undefined) continue;
-      // It takes the block from the document, so that it cannot run something else.
+      // That test reads the block from the document, so that both cannot differ.
       const test = existsSync(join(ROOT, path)) ? readFileSync(join(ROOT, path), "utf8") : "";
       const names = [document, document.replace("docs/", "")];
       assert.ok(

@@ -106,7 +106,7 @@ describe("the commands of the documents, typed at a terminal", { timeout: 600_00
     await server.interrupt();
   });
 
-  test("docs/forward.md: every way of a port", async () => {
+  test("docs/forward.md: every kind of port forward", async () => {
     const web = createServer((_, answer) => answer.end("from the port")).listen(0, "127.0.0.1");
     await new Promise((resolve) => web.once("listening", resolve));
     const target = String((web.address() as AddressInfo).port);
@@ -124,7 +124,7 @@ describe("the commands of the documents, typed at a terminal", { timeout: 600_00
       assert.deepEqual(more, []);
       const get = async (from: string) => (await fetch(`http://127.0.0.1:${from}/`)).text();
       const first = await terminal.begin(loopback, /ws:\/\//);
-      // The server's port 8080 and this machine's are the same here, so it is offered under another number.
+      // Server and client are one machine here, so port 8080 is already in use and the client opens another port.
       const forwarded = await terminal.begin(same.replace(" 8080", ` ${here}:localhost:${target}`), here);
       assert.equal(await get(here), "from the port");
       await forwarded.interrupt();
@@ -148,7 +148,7 @@ describe("the commands of the documents, typed at a terminal", { timeout: 600_00
     }
   });
 
-  test("docs/remote-hosts.md: a host by ssh that has nothing, then has procwire, and one behind kubectl", async () => {
+  test("docs/remote-hosts.md: an ssh host without and with procwire, and a pod behind kubectl", async () => {
     await using host = new BareHost();
     writeFileSync(join(host.programs, "make"), '#!/bin/sh\necho "made $1"\n', { mode: 0o755 });
     symlinkSync("/bin/bash", join(host.programs, "bash"));

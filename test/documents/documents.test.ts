@@ -4,7 +4,7 @@ import { after, before, describe, test } from "node:test";
 import { type ServeChild, serve } from "../support/servers/serve.ts";
 import { runSnippet, snippetsOf } from "../support/system/document-snippets.ts";
 
-describe("the programs in the documents print what the documents say", { timeout: 600_000 }, () => {
+describe("the programs in the documents print the documented output", { timeout: 600_000 }, () => {
   let server: ServeChild;
   before(async () => {
     server = await serve();

@@ -8,19 +8,19 @@ import { fileURLToPath } from "node:url";
 
 export const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
-/** Writes the declarations to `folder`/dist and the manifest to `folder`: the part of a package that types need. */
-export function emitTypes(folder: string): void {
-  mkdirSync(folder, { recursive: true });
-  copyFileSync(join(ROOT, "package.json"), join(folder, "package.json"));
+/** Writes the declarations to `directory`/dist and the manifest to `directory`: the files that the compiler needs. */
+export function emitTypes(directory: string): void {
+  mkdirSync(directory, { recursive: true });
+  copyFileSync(join(ROOT, "package.json"), join(directory, "package.json"));
   if (isBuildFresh()) {
-    cpSync(join(ROOT, "dist"), join(folder, "dist"), {
+    cpSync(join(ROOT, "dist"), join(directory, "dist"), {
       recursive: true,
       filter: (path) => path.endsWith(".d.ts") || statSync(path).isDirectory(),
     });
     return;
   }
   // `npm run check` checks the types, so emitting them is enough here.
-  const options = ["--noCheck", "--emitDeclarationOnly", "--outDir", join(folder, "dist")];
+  const options = ["--noCheck", "--emitDeclarationOnly", "--outDir", join(directory, "dist")];
   compile(["-p", join(ROOT, "tsconfig.build.json"), ...options]);
 }
 

@@ -8,20 +8,20 @@ import { API_GROUPS, MAX_PUBLIC_NAMES } from "../../scripts/docs/api-doc.ts";
 import { emitTypes, entries, ROOT } from "./emitted-types.ts";
 
 describe("exported names", { timeout: 600_000 }, () => {
-  let folder: string;
+  let directory: string;
   before(() => {
-    folder = mkdtempSync(join(tmpdir(), "procwire-types-"));
-    emitTypes(folder);
-    symlinkSync(join(ROOT, "node_modules"), join(folder, "node_modules"));
+    directory = mkdtempSync(join(tmpdir(), "procwire-types-"));
+    emitTypes(directory);
+    symlinkSync(join(ROOT, "node_modules"), join(directory, "node_modules"));
   });
-  after(() => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
+  after(() => rmSync(directory, { recursive: true, force: true, maxRetries: 10 }));
 
-  const namesOf = (types: string) => moduleOf(folder, resolve(folder, types)).exported.map(({ name }) => name);
+  const namesOf = (types: string) => moduleOf(directory, resolve(directory, types)).exported.map(({ name }) => name);
 
   // The main entry exports a selection; its users can import the other client types from procwire/client.
   for (const { name, types } of entries().filter((entry) => entry.name !== ".")) {
     test(`procwire${name.slice(1)} exports every type that its signatures use`, () => {
-      assert.deepEqual(unexportedNames(folder, resolve(folder, types)), []);
+      assert.deepEqual(unexportedNames(directory, resolve(directory, types)), []);
     });
   }
 
@@ -33,7 +33,7 @@ describe("exported names", { timeout: 600_000 }, () => {
     assert.ok(namesOf("dist/index.d.ts").length <= MAX_PUBLIC_NAMES);
   });
 
-  test("procwire exports the names of the first exec-servers", () => {
+  test("procwire exports the names of the v0 exec-server", () => {
     const names = new Set(namesOf("dist/index.d.ts"));
     assert.deepEqual(
       SEED_NAMES.filter((name) => !names.has(name)),
@@ -60,20 +60,20 @@ type Module = { checker: ts.TypeChecker; exported: ts.Symbol[] };
 const modules = new Map<string, Module>();
 
 /** Returns the exports of an entry; the compiler reads each entry once. */
-function moduleOf(folder: string, entry: string): Module {
-  const module = modules.get(entry) ?? readModule(folder, entry);
+function moduleOf(directory: string, entry: string): Module {
+  const module = modules.get(entry) ?? readModule(directory, entry);
   modules.set(entry, module);
   return module;
 }
 
-function readModule(folder: string, entry: string): Module {
+function readModule(directory: string, entry: string): Module {
   const program = ts.createProgram([entry], {
     module: ts.ModuleKind.NodeNext,
     moduleResolution: ts.ModuleResolutionKind.NodeNext,
     target: ts.ScriptTarget.ES2024,
     lib: ["lib.es2024.d.ts", "lib.esnext.disposable.d.ts"],
     types: ["node"],
-    typeRoots: [join(folder, "node_modules/@types")],
+    typeRoots: [join(directory, "node_modules/@types")],
     strict: true,
     noEmit: true,
     skipLibCheck: true,
@@ -87,8 +87,8 @@ function readModule(folder: string, entry: string): Module {
 }
 
 /** Returns names of this package that exported declarations use and that the entry does not export. */
-function unexportedNames(folder: string, entry: string): string[] {
-  const { checker, exported } = moduleOf(folder, entry);
+function unexportedNames(directory: string, entry: string): string[] {
+  const { checker, exported } = moduleOf(directory, entry);
   const known = new Set(exported.map((symbol) => origin(checker, symbol)));
   // `type Environment = AnyEnvironment` exports a declaration under another name.
   for (const symbol of [...known])
@@ -118,7 +118,7 @@ function unexportedNames(folder: string, entry: string): string[] {
   function isProcwireSymbol(symbol: ts.Symbol): boolean {
     if (symbol.flags & ts.SymbolFlags.TypeParameter) return false;
     const [declaration] = symbol.declarations ?? [];
-    return declaration?.getSourceFile().fileName.startsWith(join(folder, "dist")) ?? false;
+    return declaration?.getSourceFile().fileName.startsWith(join(directory, "dist")) ?? false;
   }
 }
 

@@ -29,7 +29,7 @@ interface Pod {
   };
 }
 
-/** As Kubernetes reads it: YAML 1.1, where a number with a leading zero is octal; a member that is given twice is refused. */
+/** Parses like Kubernetes: YAML 1.1, with octal numbers after a leading zero and without duplicate members. */
 const POD: Pod = parse(YAML, { version: "1.1", uniqueKeys: true, strict: true });
 const { initContainers, containers, volumes, securityContext } = POD.spec;
 
@@ -41,11 +41,11 @@ describe("the example of a sidecar", TIMEOUT, () => {
   const given = (flag: string) => args[args.indexOf(flag) + 1] ?? "";
   const probes = [sidecar.readinessProbe, sidecar.livenessProbe];
 
-  test("is a valid pod: the Kubernetes API knows every member and accepts its value", () => {
+  test("is a valid pod: the schema of the Kubernetes API accepts every member", () => {
     const validate = new Ajv2020({ allErrors: true, allowUnionTypes: true, strictTypes: false }).compile(POD_SCHEMA);
     validate(POD);
     assert.deepEqual(validate.errors ?? [], []);
-    // The rules can fail.
+    // The schema rejects invalid pods.
     for (const broken of [
       YAML.replace("readinessProbe:", "readynessProbe:"),
       YAML.replace("containerPort: 7070", 'containerPort: "7070"'),
@@ -58,12 +58,12 @@ describe("the example of a sidecar", TIMEOUT, () => {
     }
   });
 
-  test("mounts volumes that it has, and all of them", () => {
+  test("mounts every declared volume, and no other", () => {
     const mounted = [sidecar, app].flatMap(({ volumeMounts = [] }) => volumeMounts.map(({ name }) => name));
     assert.deepEqual([...new Set(mounted)].sort(), volumes.map(({ name }) => name).sort());
   });
 
-  test("names one port everywhere", () => {
+  test("uses the same port everywhere", () => {
     const listens = Number(new URL(given("--listen")).port);
     const ports = [
       ...(sidecar.ports ?? []).map(({ containerPort }) => containerPort),
@@ -74,9 +74,9 @@ describe("the example of a sidecar", TIMEOUT, () => {
     assert.equal(Number(new URL(connects).port), listens);
   });
 
-  test("mounts the token where the server reads it, for its group, and gives it to the application", () => {
-    const [folder, file] = /^(.*)\/([^/]*)$/.exec(given("--ws-token-file"))?.slice(1) ?? [];
-    const mount = sidecar.volumeMounts?.find(({ mountPath }) => mountPath === folder);
+  test("mounts the token at the path of --ws-token-file, readable by its group, and passes it to the application", () => {
+    const [directory, file] = /^(.*)\/([^/]*)$/.exec(given("--ws-token-file"))?.slice(1) ?? [];
+    const mount = sidecar.volumeMounts?.find(({ mountPath }) => mountPath === directory);
     const { secret } = volumes.find(({ name }) => name === mount?.name) ?? {};
     assert.equal(secret?.defaultMode, 0o440);
     assert.equal(securityContext.fsGroup, 1000);
@@ -85,7 +85,7 @@ describe("the example of a sidecar", TIMEOUT, () => {
     assert.match(YAML, new RegExp(`create secret generic ${secret.secretName} --from-literal=${file}=`));
   });
 
-  test("starts a real server with its flags, which answers its probes without the token and a client with it", async () => {
+  test("starts a server with its flags, which responds to probes without the token and to clients with the token", async () => {
     using scratch = scratchDirectory();
     const token = "0123456789abcdef0123456789abcdef0123";
     const tokenFile = join(scratch.path, "token");

@@ -16,7 +16,7 @@ const hasVerifier = spawnSync("systemd-analyze", ["--version"]).status === 0;
 
 describe("the systemd units", { timeout: 600_000 }, () => {
   for (const [name, unit] of Object.entries(UNITS)) {
-    test(`start a server with flags that it has: ${name}`, () => {
+    test(`use only flags that procwire serve accepts: ${name}`, () => {
       const [, words = ""] = /^ExecStart=\/usr\/bin\/procwire serve (.*)$/m.exec(unit) ?? [];
       const flags: string[] = words.match(/--[a-z-]+/g) ?? [];
       assert.ok(flags.includes("--listen"), unit);
@@ -24,7 +24,7 @@ describe("the systemd units", { timeout: 600_000 }, () => {
       for (const flag of flags) assert.match(help, new RegExp(`${flag}\\b`));
     });
 
-    test(`are taken by systemd without a word: ${name}`, {
+    test(`pass systemd-analyze without a warning: ${name}`, {
       skip: skipUnless(hasVerifier, "there is no systemd-analyze"),
     }, () => {
       using scratch = scratchDirectory();

@@ -9,15 +9,15 @@ import { skipUnless } from "../support/system/skip-unless.ts";
 
 const entry = join(import.meta.dirname, "..", "..", "src", "cli", "procwire.ts");
 
-/** Runs a script of a shell with `procwire` on PATH. */
+/** Runs a shell script with `procwire` on PATH. */
 function inShell(shell: string, args: readonly string[], script: string): string {
-  using folder = scratchDirectory();
-  const program = join(folder.path, "procwire");
+  using directory = scratchDirectory();
+  const program = join(directory.path, "procwire");
   writeFileSync(program, `#!/bin/sh\nexec "${process.execPath}" "${entry}" "$@"\n`);
   chmodSync(program, 0o755);
   return execFileSync(shell, [...args, "-c", script], {
     encoding: "utf8",
-    env: { HOME: folder.path, PATH: `${folder.path}${delimiter}${process.env.PATH}` },
+    env: { HOME: directory.path, PATH: `${directory.path}${delimiter}${process.env.PATH}` },
   });
 }
 
@@ -40,7 +40,7 @@ describe("shell completion", () => {
     assert.ok(!commands.includes("Usage"));
     assert.deepEqual(offeredByBash("procwire", "ser"), ["serve"]);
     assert.deepEqual(offeredByBash("procwire", "run", "--tt"), ["--tty"]);
-    // Flags that share a line of the help text.
+    // Each of these flags shares its help line with another flag.
     assert.deepEqual(offeredByBash("procwire", "exec", "--insec"), ["--insecure-plain-token"]);
     assert.deepEqual(offeredByBash("procwire", "run", "--work"), ["--workdir"]);
     assert.deepEqual(offeredByBash("procwire", "run", "file"), [], "bash itself offers files then");
@@ -74,7 +74,7 @@ compadd() { shift; print -rl -- "$@" }`;
     assert.ok(options.includes("--tty") && options.includes("--workdir"));
   });
 
-  test("is refused for a shell that it does not know", async () => {
+  test("is rejected for an unknown shell", async () => {
     const { code, stderr } = await startCli(["completion", "csh"], { cwd: "/" }).ended;
     assert.equal(code, 2);
     assert.equal(stderr, "procwire completion: give one shell: bash, zsh, fish; see `procwire completion --help`\n");

@@ -35,7 +35,7 @@ import { until } from "../support/system/until.ts";
 const TIMEOUT = { timeout: 600_000 };
 
 describe("a server that is started on demand", TIMEOUT, () => {
-  test("runs commands through a program's stdio, outlives it, and serves the next client too", async () => {
+  test("runs commands over the stdio of a connect program, outlives that program, and serves the next client", async () => {
     await using place = new OwnServerPlace();
     const run = (...words: string[]) =>
       runCli(["run", "--connect", place.url("echo a greeting; printf more;"), "--", ...words], {
@@ -66,15 +66,15 @@ describe("a server that is started on demand", TIMEOUT, () => {
 
   test("runs in a separate POSIX session and inherits no descriptor of the program that started it", async () => {
     await using place = new OwnServerPlace();
-    // 9 is within what Node closes itself, 60 is not.
+    // Node itself closes descriptor 9, but not descriptor 60.
     const held = spawn(
       "bash",
       ["-c", `exec 9>&2 60>&2; PROCWIRE_RUNTIME_DIR='${place.directory}' '${PROCWIRE}' connect`],
       { stdio: ["pipe", "pipe", "pipe"] },
     );
     held.stdin.end();
-    const [said] = await Promise.all([text(held.stderr), text(held.stdout), once(held, "exit")]);
-    assert.equal(said, "");
+    const [logged] = await Promise.all([text(held.stderr), text(held.stdout), once(held, "exit")]);
+    assert.equal(logged, "");
     const [pid] = place.serverPids();
     assert.ok(pid !== undefined && isAlive(pid));
     assert.equal(readlinkSync(`/proc/${pid}/fd/2`), join(place.directory, "server.log"));
@@ -93,13 +93,13 @@ describe("a server that is started on demand", TIMEOUT, () => {
     const persistent = await client.start(persistentParams("persistent", script));
     const end = collectOutput(persistent);
     const write = (words: string) => persistent.write(new TextEncoder().encode(words));
-    // Twice: the first replacement is no different from the server that was started by hand.
+    // Twice, because a replacement must be replaceable as well.
     for (const word of ["one", "two"]) {
       await write(`${word}\n`);
       await waitFor(persistent, `got ${word}\n`);
       const [pid = 0] = place.serverPids().filter((one) => nameOf(`/proc/${one}/exe`).endsWith("/node"));
       process.kill(pid, "SIGKILL");
-      await until("it is gone", () => !isAlive(pid));
+      await until("the killed server to exit", () => !isAlive(pid));
     }
     await write("three\n");
     await waitFor(persistent, "got three\n");
@@ -127,13 +127,13 @@ describe("a server that is started on demand", TIMEOUT, () => {
     assert.match(stderr, /a server was started and ended with 1: .*there is a file that is not a socket/);
   });
 
-  test("receives the request again when it exits before it answers", async () => {
+  test("receives the request again if it exits before it responds", async () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "socket");
     let taken = 0;
     await using server = createServer((socket) => {
       taken++;
-      // The first connection is closed after its request, as by a server that was idle for too long.
+      // Closes the first connection after its request, like a server that exits because it was idle.
       if (taken === 1) socket.once("data", () => socket.destroy());
       else socket.pipe(socket);
     }).listen(path);
@@ -158,7 +158,7 @@ function opened(path: string): Promise<Socket> {
   });
 }
 
-describe("the directory of a user's own server", () => {
+describe("the directory of a per-user server", () => {
   test("is refused if other users have access to it", () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "runtime");
@@ -185,7 +185,7 @@ describe("a connection through a program", TIMEOUT, () => {
     await using place = new OwnServerPlace();
     const pids = join(place.folder, "pids");
     writeFileSync(pids, "");
-    const bridges = () => readFileSync(pids, "utf8").trim().split("\n").map(Number);
+    const connectPids = () => readFileSync(pids, "utf8").trim().split("\n").map(Number);
     await using client = await NodeExecServerClient.connectWebSocket({
       url: place.url(`echo $$ >> '${pids}';`),
       logLimits: { retainedBytes: 64 * 1024 * 1024 },
@@ -193,8 +193,8 @@ describe("a connection through a program", TIMEOUT, () => {
     await carryThroughCuts(client, {
       bytes: 6_000_000,
       cuts: 4,
-      opened: () => bridges().length,
-      cut: () => void process.kill(bridges().at(-1) ?? 0, "SIGKILL"),
+      opened: () => connectPids().length,
+      cut: () => void process.kill(connectPids().at(-1) ?? 0, "SIGKILL"),
     });
   });
 
@@ -245,7 +245,7 @@ describe("a connection through a program", TIMEOUT, () => {
 });
 
 describe("a server with --idle-exit", TIMEOUT, () => {
-  test("ends after that time without connections, sessions and processes", async () => {
+  test("exits after that time without connections, sessions and processes", async () => {
     const clock = new ManualClock();
     const server = { connectionCount: 0, sessionCount: 0, liveProcessCount: 0, acceptedCount: 0 };
     let isOver = false;
@@ -270,7 +270,7 @@ describe("a server with --idle-exit", TIMEOUT, () => {
     assert.equal(await isOverAfter(300), true);
   });
 
-  test("ends with exit code 0 and removes its socket", async () => {
+  test("exits with code 0 and removes its socket", async () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "idle.sock");
     await using server = await new ServeChild([
@@ -284,7 +284,7 @@ describe("a server with --idle-exit", TIMEOUT, () => {
 });
 
 describe("PROCWIRE_CONNECT and --wait", TIMEOUT, () => {
-  test("names the server for commands that are given none, unless they are to run locally", async () => {
+  test("selects the server of commands without --connect, unless they run locally", async () => {
     using scratch = scratchDirectory();
     await using server = await new ServeChild(["--listen", "ws://127.0.0.1:0"]).listening();
     const env = { PROCWIRE_CONNECT: server.url.replace("ws://", "") };

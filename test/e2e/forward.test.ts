@@ -22,9 +22,9 @@ import { until } from "../support/system/until.ts";
 const MIB = 1024 * 1024;
 const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
 
-/** In the order they are to be closed when the test is over: clients first. */
+/** Close functions per test, in the order in which the test calls them at its end: clients first. */
 const closing = new WeakMap<TestContext, (() => Promise<unknown>)[]>();
-function whenOver(t: TestContext, close: () => Promise<unknown>): void {
+function closeAfter(t: TestContext, close: () => Promise<unknown>): void {
   const known = closing.get(t);
   if (known) {
     known.unshift(close);
@@ -45,7 +45,7 @@ async function startServer(
   const metrics = new ServerMetrics();
   const server = new ExecServer({ ...createLocalHost(), metrics, audit }, config);
   const listening = await listen(server, { type: "websocket", host: "127.0.0.1", port: 0 });
-  whenOver(t, async () => {
+  closeAfter(t, async () => {
     await listening.close();
     await server.close();
   });
@@ -54,11 +54,11 @@ async function startServer(
 
 async function connectTo(t: TestContext, url: string) {
   const client = await NodeExecServerClient.connectWebSocket({ url, reconnect: { firstDelayMs: 5 } });
-  whenOver(t, () => client.close());
+  closeAfter(t, () => client.close());
   return client;
 }
 
-/** A TCP server that treats each connection so; half-open ones stay open. */
+/** Starts a TCP server that passes each connection to `onSocket` and keeps half-open connections. Returns its port. */
 async function target(t: TestContext, onSocket: (socket: Socket) => void): Promise<number> {
   const sockets = new Set<Socket>();
   const server: Server = createServer({ allowHalfOpen: true }, (socket) => {
@@ -72,7 +72,7 @@ async function target(t: TestContext, onSocket: (socket: Socket) => void): Promi
     for (const socket of sockets) socket.destroy();
     server.close();
   });
-  // A listening TCP server has an address of this form.
+  // `address()` of a listening TCP server is never null or a string.
   return (server.address() as AddressInfo).port;
 }
 
@@ -80,7 +80,7 @@ function open(port: number, host = "127.0.0.1"): Socket {
   return connect({ port, host, allowHalfOpen: true }).on("error", () => undefined);
 }
 
-/** Reads all bytes until the end. It does not iterate, because that would destroy the socket and its unsent bytes. */
+/** Reads all bytes until end of file. Iterating over the socket would destroy it together with its unsent bytes. */
 function received(socket: Socket): Promise<Buffer> {
   return new Promise((resolve) => {
     const chunks: Buffer[] = [];
@@ -99,7 +99,7 @@ describe("forwarding", { timeout: 600_000 }, () => {
     const all = Promise.withResolvers<void>();
     const web = createHttpServer((incoming, outgoing) => {
       if (++together === 200) all.resolve();
-      // The server answers no request before all requests have arrived.
+      // The web server responds to no request before all requests have arrived.
       void Promise.all([buffer(incoming), all.promise]).then(([body]) => outgoing.end(body));
     });
     web.listen(0, "127.0.0.1");
@@ -136,7 +136,7 @@ describe("forwarding", { timeout: 600_000 }, () => {
     assert.equal(await taken.promise, sha256(up));
   });
 
-  test("passes on a half-close: the answer comes after the end of the request", async (t) => {
+  test("passes on a half-close: the response arrives after the end of the request", async (t) => {
     const { url } = await startServer(t);
     const client = await connectTo(t, url);
     const port = await target(t, (socket) => {
@@ -172,7 +172,7 @@ describe("forwarding", { timeout: 600_000 }, () => {
     await until("all streams are closed", () => figures.forwardStreams === 0);
   });
 
-  test("puts backpressure on a target whose reader is slow, and on no other stream", async (t) => {
+  test("applies backpressure to a target whose reader is slow, and to no other stream", async (t) => {
     const { url, figures } = await startServer(t);
     const client = await connectTo(t, url);
     let written = 0;
@@ -192,7 +192,7 @@ describe("forwarding", { timeout: 600_000 }, () => {
     slow.pause();
     await until("the flood has begun", () => written > MIB);
     // Unread bytes stay with the sender, apart from the socket buffers and one window.
-    const settled = async () => {
+    const hasStopped = async () => {
       const before = written;
       const quick = open(echoed.port);
       quick.write("ping");
@@ -204,7 +204,7 @@ describe("forwarding", { timeout: 600_000 }, () => {
       assert.equal(exitCode, 0);
       return written === before;
     };
-    await until("the flood stands still", settled);
+    await until("the bulk output has stopped", hasStopped);
     assert.ok(written < 64 * MIB, `${written} bytes were taken`);
     slow.destroy();
     await until("all streams are closed", () => figures.forwardStreams === 0);
@@ -232,10 +232,10 @@ describe("forwarding", { timeout: 600_000 }, () => {
     let output = 0;
     for await (const event of process.events()) if (event.type === "output") output += event.chunk.length;
     assert.equal(output, 2_000_000);
-    await until("the flood has come", () => arrived === total);
+    await until("all forwarded bytes", () => arrived === total);
   });
 
-  test("closes a connection whose target refuses, and reports the reason", async (t) => {
+  test("closes a connection whose target refuses it, and reports the reason", async (t) => {
     const { url } = await startServer(t);
     const client = await connectTo(t, url);
     const closed = createServer().listen(0, "127.0.0.1");
@@ -320,7 +320,7 @@ describe("forwarding", { timeout: 600_000 }, () => {
     socket.destroy();
   });
 
-  test("limits the number of streams, and the unanswered bytes of each", async (t) => {
+  test("limits the number of streams, and the unacknowledged bytes of each stream", async (t) => {
     const caps = { ...DEFAULT_SERVER_CAPS, forwardStreams: { perOwner: 2, total: 3 }, forwardListeners: 1 };
     const { url, figures } = await startServer(t, { allowForward: ["loopback"], caps });
     const client = await connectTo(t, url);
@@ -358,7 +358,7 @@ describe("forwarding", { timeout: 600_000 }, () => {
     await until("all streams are closed", () => figures.forwardStreams === 0);
   });
 
-  test("logs which principal was forwarded where, and which was refused", async (t) => {
+  test("logs principal and target of each accepted and rejected forward", async (t) => {
     using scratch = scratchDirectory();
     const file = `${scratch.path}/audit`;
     const { url } = await startServer(t, { allowForward: ["loopback"] }, new AuditLog(file));
@@ -392,7 +392,7 @@ describe("procwire forward", { timeout: 600_000 }, () => {
   const forward = (...args: string[]) =>
     startCli(["forward", "--connect", server.url, ...args], { cwd: import.meta.dirname });
 
-  test("opens a local port to a remote one, and a remote port to a local one", async (t) => {
+  test("forwards a local port to a remote port, and a remote port to a local port", async (t) => {
     const port = await target(t, (socket) => socket.pipe(socket));
     for (const args of [[], ["-R"]]) {
       const running = forward(...args, `0:localhost:${port}`);
@@ -411,7 +411,7 @@ describe("procwire forward", { timeout: 600_000 }, () => {
     }
   });
 
-  test("opens each port that a process of the session begins to listen on, under the same number", async () => {
+  test("opens a local port of the same number for each port that a process of the session listens on", async () => {
     const program = `
       const server = require("node:http").createServer((_, answer) => answer.end("from inside"));
       server.listen(0, "127.0.0.2", () => console.log("port " + server.address().port));`;

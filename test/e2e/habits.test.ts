@@ -67,7 +67,7 @@ describe("the escape key", () => {
 });
 
 describe("a mistyped word", () => {
-  test("gets the nearest known word as a suggestion, and an unrelated one none", () => {
+  test("gets the nearest known word as a suggestion; an unrelated word gets none", () => {
     const words = ["connect", "token-file", "verbose", "env", "timeout"];
     assert.equal(closestMatch("conect", words), "connect");
     assert.equal(closestMatch("tiemout", words), "timeout");
@@ -168,7 +168,7 @@ describe("procwire run, by the habits of docker and ssh", TIMEOUT, () => {
   });
 });
 
-describe("procwire whose output cannot be written", TIMEOUT, () => {
+describe("procwire with an unwritable output", TIMEOUT, () => {
   test("exits silently when its reader has closed", async () => {
     for (const args of [
       ["--help"],
@@ -182,8 +182,8 @@ describe("procwire whose output cannot be written", TIMEOUT, () => {
         cwd: "/tmp",
       });
       child.stdout.destroy();
-      const [said] = await Promise.all([text(child.stderr), once(child, "exit")]);
-      assert.equal(said, "", args.join(" "));
+      const [printed] = await Promise.all([text(child.stderr), once(child, "exit")]);
+      assert.equal(printed, "", args.join(" "));
     }
   });
 
@@ -192,9 +192,9 @@ describe("procwire whose output cannot be written", TIMEOUT, () => {
     try {
       for (const args of [["--help"], ["run", "--help"], ["run", "echo", "x"], ["completion", "bash"]]) {
         const child = spawn(process.execPath, [ENTRY, ...args], { stdio: ["ignore", full, "pipe"] });
-        const [said, [code]] = await Promise.all([text(child.stderr as NodeJS.ReadableStream), once(child, "exit")]);
+        const [printed, [code]] = await Promise.all([text(child.stderr as NodeJS.ReadableStream), once(child, "exit")]);
         assert.match(
-          said,
+          printed,
           /^procwire[\w ]*: cannot write to stdout: no space left on device \(ENOSPC\)\n$/,
           args.join(" "),
         );
@@ -207,37 +207,37 @@ describe("procwire whose output cannot be written", TIMEOUT, () => {
 });
 
 describe("procwire's argument errors", TIMEOUT, () => {
-  const said = async (...args: string[]) => {
+  const runFailing = async (...args: string[]) => {
     const { code, stderr } = await runCli(args, { cwd: "/tmp" });
     return [code, stderr] as const;
   };
 
   test("suggest the nearest option or command", async () => {
-    assert.deepEqual(await said("run", "--conect", "x", "ls"), [
+    assert.deepEqual(await runFailing("run", "--conect", "x", "ls"), [
       2,
       "procwire run: unknown option `--conect`; did you mean `--connect`?; see `procwire run --help`\n",
     ]);
-    assert.deepEqual(await said("serve", "--lisen", "x"), [
+    assert.deepEqual(await runFailing("serve", "--lisen", "x"), [
       2,
       "procwire serve: unknown option `--lisen`; did you mean `--listen`?; see `procwire serve --help`\n",
     ]);
-    assert.deepEqual(await said("ps", "--strange"), [
+    assert.deepEqual(await runFailing("ps", "--strange"), [
       2,
       "procwire ps: unknown option `--strange`; see `procwire ps --help`\n",
     ]);
-    assert.deepEqual(await said("rnu"), [
+    assert.deepEqual(await runFailing("rnu"), [
       2,
       "procwire: unknown command `rnu`; did you mean `run`? `procwire --help` lists the commands\n",
     ]);
   });
 
-  test("help with a command by its name", async () => {
+  test("include `help` of an unknown command; `help COMMAND` prints the text of `COMMAND --help`", async () => {
     const [byName, byOption] = await Promise.all([
       runCli(["help", "ps"], { cwd: "/tmp" }),
       runCli(["ps", "--help"], { cwd: "/tmp" }),
     ]);
     assert.deepEqual([byName.code, byName.stdout], [0, byOption.stdout]);
     assert.match(byName.stdout, /^Usage: procwire ps/);
-    assert.equal((await said("help", "nonsense"))[0], 2);
+    assert.equal((await runFailing("help", "nonsense"))[0], 2);
   });
 });

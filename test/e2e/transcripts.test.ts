@@ -15,7 +15,7 @@ type Expected = { result: unknown } | { error: [code: number, message: string] }
 type Step =
   | ["handshake"]
   | ["call", method: string, params: unknown, expected: Expected]
-  /** A text whose answer carries this id; a trailing `n` marks one beyond JavaScript's numbers. */
+  /** A text whose response has this id; a trailing `n` denotes an id beyond the safe integers of JavaScript. */
   | ["text", text: string, id: string | number, expected: Expected]
   /** A text that cannot be read. */
   | ["raw", text: string]
@@ -121,7 +121,7 @@ async function replay(client: WireClient, step: Step): Promise<void> {
   }
 }
 
-/** Readable, but no request: the server ends the connection instead of answering. */
+/** Reports whether a text is valid JSON but no request; the server closes the connection without a response. */
 function isFatal(text: string): boolean {
   return /^\{"id": ?99,/.test(text);
 }
@@ -139,7 +139,7 @@ function check(method: string, params: unknown, answer: WireMessage, expected: E
   assert.deepEqual(masked(answer.result, expected.result), ordered(expected.result), what);
 }
 
-/** The answer with what the expectation does not look at taken out: masked values, and members it does not know. */
+/** Returns the response with `<any>` for masked values and without members that the expectation lacks. */
 function masked(actual: unknown, expected: unknown): unknown {
   if (expected === "<any>") return "<any>";
   if (Array.isArray(expected) && Array.isArray(actual)) {
@@ -157,7 +157,7 @@ function masked(actual: unknown, expected: unknown): unknown {
   return actual;
 }
 
-/** Directory entries have no defined order. */
+/** Returns the value with sorted directory entries, because their order is undefined. */
 function ordered(value: unknown): unknown {
   if (Array.isArray(value)) {
     const isEntries = value.every((one) => isRecord(one) && "fileName" in one);
@@ -171,7 +171,7 @@ function ordered(value: unknown): unknown {
 const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** The files the transcripts of `fs/*` were recorded with. */
+/** Creates the files with which the transcripts of `fs/*` were recorded. */
 function prepareFiles(directory: string, transcript: string): void {
   const at = (name: string) => join(directory, name);
   writeFileSync(at("a.txt"), "hello");

@@ -48,7 +48,7 @@ async function typePassword(attachCommand: string): Promise<string> {
     assert.equal(reason, "matched", pattern);
   };
   await sees("Password: ");
-  await until("the keys to be passed on", async () => (await terminal.snapshot()).tty?.canonical === false);
+  await until("raw mode of the terminal", async () => (await terminal.snapshot()).tty?.canonical === false);
   await terminal.write(Buffer.from(`${PASSWORD}\r`));
   await sees("length");
   await terminal.write(Buffer.from("\x1d"));
@@ -56,16 +56,16 @@ async function typePassword(attachCommand: string): Promise<string> {
   return Buffer.from((await terminal.snapshot()).terminal).toString();
 }
 
-/** Every file below, whatever it is for. */
-function everythingBelow(folder: string): string {
-  return readdirSync(folder, { recursive: true, encoding: "utf8" })
-    .map((name) => join(folder, name))
+/** Returns the contents of all files below a directory. */
+function everythingBelow(directory: string): string {
+  return readdirSync(directory, { recursive: true, encoding: "utf8" })
+    .map((name) => join(directory, name))
     .filter((path) => statSync(path).isFile())
     .map((path) => readFileSync(path, "latin1"))
     .join("\n");
 }
 
-/** Starts the program, polls until the user has acted, and reports the tool results. */
+/** Acts as the model: starts the command, hands off to the user until the user has driven, and finishes. */
 const model: MockHandler = ({ body }) => {
   const outputs = toolOutputs(body);
   const last = outputs.at(-1) ?? "";
@@ -85,13 +85,13 @@ const model: MockHandler = ({ body }) => {
 
 async function execCase(
   args: string[],
-  folder: string,
+  directory: string,
 ): Promise<{ everything: string; outputs: string[]; events: Record<string, unknown>[] }> {
   const mock = await startMockResponses(model);
   try {
     const run = startCli(["exec", "--json", "--dangerously-bypass-approvals-and-sandbox", ...args, "go"], {
-      cwd: folder,
-      env: { OPENAI_BASE_URL: mock.url, OPENAI_API_KEY: "k", PROCWIRE_HOME: join(folder, "home") },
+      cwd: directory,
+      env: { OPENAI_BASE_URL: mock.url, OPENAI_API_KEY: "k", PROCWIRE_HOME: join(directory, "home") },
     });
     const events = () =>
       run.stdout
@@ -107,7 +107,7 @@ async function execCase(
     assert.equal(code, 0, stderr);
     const sentBodies = mock.requests.map(({ body }) => JSON.stringify(body));
     return {
-      everything: [seen, stdout, stderr, ...sentBodies, everythingBelow(folder)].join("\n"),
+      everything: [seen, stdout, stderr, ...sentBodies, everythingBelow(directory)].join("\n"),
       outputs: toolOutputs(mock.requests.at(-1)?.body ?? {}),
       events: events(),
     };
@@ -134,12 +134,12 @@ function checkCase({ everything, outputs, events }: Awaited<ReturnType<typeof ex
 }
 
 describe("a user at the terminal of a model", needsTerminals, () => {
-  test("of procwire exec on this machine", async () => {
+  test("types a password that procwire exec does not store, on this machine", async () => {
     using scratch = scratchDirectory();
     checkCase(await execCase(["--attachable"], scratch.path));
   });
 
-  test("of procwire exec on a server that keeps an audit log and a debug log", async () => {
+  test("types a password that procwire exec does not store, on a server with an audit log and a debug log", async () => {
     using scratch = scratchDirectory();
     const audit = join(scratch.path, "audit.jsonl");
     await using server = await serve("--audit", audit, "--log-level", "debug");
@@ -156,7 +156,7 @@ describe("a user at the terminal of a model", needsTerminals, () => {
     assert.ok(!server.stderr.includes(PASSWORD));
   });
 
-  test("of procwire mcp", async () => {
+  test("types a password that procwire mcp does not store", async () => {
     await using mcp = await startMcp(["--attachable"]);
     const started = await mcp.client.callTool({
       name: "exec_command",

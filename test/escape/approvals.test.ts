@@ -21,7 +21,7 @@ interface Files extends Disposable {
   workspace: string;
   /** The server's token, in a directory that the sandbox can read. */
   tokenFile: string;
-  /** A copy that procwire does not know. */
+  /** A copy of the token in a file that procwire does not mask. */
   stolen: string;
   /** Only an unsandboxed command can create it. */
   marker: string;
@@ -48,7 +48,7 @@ function startAs(user: User, { home, workspace }: Files, ...args: string[]): Pro
   return startHttpWith([program, ...rest], ["--ask", ...sandbox, ...args], { env: { HOME: home } });
 }
 
-/** Output of a sandboxed command of this client. Its user refuses to run the command unsandboxed. */
+/** Runs a sandboxed command for this client, declines every approval prompt, and returns the output. */
 async function run(client: RawHttpClient, cmd: string): Promise<string> {
   const call = await client.request("tools/call", {
     name: "exec_command",
@@ -70,8 +70,8 @@ function textOf({ result }: Message): string {
 const secondClient = (server: ServeChild, { marker }: Files, ...more: string[]) =>
   `${process.execPath} ${SECOND_CLIENT} ${[server.url, `'touch ${marker}'`, ...more].join(" ")} 2>&1`;
 
-/** A client outside of the sandbox connects, also while a sandboxed process has the network. */
-async function connectsBesideIt(client: RawHttpClient, url: string, token?: string): Promise<void> {
+/** Asserts that an unsandboxed client can connect while a sandboxed process with network access runs. */
+async function assertUnsandboxedConnects(client: RawHttpClient, url: string, token?: string): Promise<void> {
   const left = { cmd: "sleep 60", login: false, yield_time_ms: 250 };
   const running = await client.request("tools/call", { name: "exec_command", arguments: left });
   assert.match(textOf(await client.answer(running)), /running with session ID/);
@@ -79,15 +79,15 @@ async function connectsBesideIt(client: RawHttpClient, url: string, token?: stri
 }
 
 for (const attachable of [false, true]) {
-  test(`a sandboxed command of this machine's own tools reads no token file${attachable ? ", attachable" : ""}`, {
+  test(`a sandboxed command of the local tools cannot read the token file${attachable ? ", attachable" : ""}`, {
     skip: noSandbox,
   }, async () => {
-    using folder = scratch();
-    const paths = ["token", "secret", "open"].map((name) => join(folder.path, name));
+    using directory = scratch();
+    const paths = ["token", "secret", "open"].map((name) => join(directory.path, name));
     for (const path of paths) writeFileSync(path, "content");
     const [tokenFile, secretFile = ""] = paths;
     await using hosts = await openHostPool({
-      ...{ connect: [], cwd: folder.path, sandbox: "workspace-write", attachable },
+      ...{ connect: [], cwd: directory.path, sandbox: "workspace-write", attachable },
       values: { "token-file": tokenFile },
       secretFiles: [secretFile],
       secretFilter: {},
@@ -107,7 +107,7 @@ for (const user of USERS) {
     ["", []],
     [" and its terminals can be attached to", ["--attachable"]],
   ] as const) {
-    test(`a sandboxed command approves no escalation where clients need no token${how}, as ${user.name}`, {
+    test(`a sandboxed command cannot approve its escalation if clients need no token${how}, as ${user.name}`, {
       skip: skipFor(user),
     }, async () => {
       using place = files(user);
@@ -116,11 +116,11 @@ for (const user of USERS) {
       const output = await run(client, secondClient(server, place));
       assert.ok(!existsSync(place.marker), output);
       assert.match(output, /HTTP status 403/);
-      await connectsBesideIt(client, server.url);
+      await assertUnsandboxedConnects(client, server.url);
     });
   }
 
-  test(`a sandboxed command approves no escalation with a token, as ${user.name}`, {
+  test(`a sandboxed command cannot approve its escalation with a stolen token, as ${user.name}`, {
     skip: skipFor(user),
   }, async () => {
     using place = files(user);
@@ -132,13 +132,13 @@ for (const user of USERS) {
     const output = await run(client, secondClient(server, place, place.stolen));
     assert.ok(!existsSync(place.marker), output);
     assert.match(output, /HTTP status 403/);
-    await connectsBesideIt(client, server.url, TOKEN);
+    await assertUnsandboxedConnects(client, server.url, TOKEN);
   });
 }
 
-// Only a client of the same user is admitted: an ordinary user cannot inspect processes of others.
+// An ordinary user cannot inspect processes of other users, so the server accepts only clients of the same user.
 for (const user of USERS.filter(({ uid }) => uid === process.getuid?.())) {
-  test(`a command that another server of this machine sandboxed approves no escalation, as ${user.name}`, {
+  test(`a command that another server of this machine sandboxed cannot approve an escalation, as ${user.name}`, {
     skip: skipFor(user),
   }, async () => {
     using place = files(user);

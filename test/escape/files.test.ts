@@ -117,7 +117,7 @@ testEscape("a refused start leaves no mount point behind", async (fixture) => {
   const missing = ["a", "b/c/d/e/f/g", "h/i/j/k/l/m/n/o/p"].map((name) => at(join(workspace, name), "read"));
   const refused = [
     intent([READ_ROOT, WORKSPACE, at(join(workspace, "link"), "read"), ...missing]),
-    // Neither the intent nor the start names a workspace.
+    // Neither the sandbox request nor the start names a workspace.
     intent([READ_ROOT, at(workspace, "write"), ...missing, WORKSPACE]),
     intent([READ_ROOT, at(workspace, "write"), ...missing, { ...WORKSPACE, access: "read" }]),
   ];
@@ -128,7 +128,7 @@ testEscape("a refused start leaves no mount point behind", async (fixture) => {
       dataBase64: "eA==",
       sandbox: { ...sandbox, ...roots },
     });
-    // A late mount point of the refused start would be there by now.
+    // A mount point of the rejected request would exist by the end of this command.
     await fixture.script(readOnly(), "true");
     assert.deepEqual(readdirSync(workspace), ["link"]);
   }
@@ -141,7 +141,7 @@ testEscape("a protected path stays protected after its directory was moved away"
   const secret = join(fixture.makeFolder("outer/conf"), "secret");
   writeFileSync(secret, "secret");
   const entries = [READ_ROOT, at(outer, "write"), at(join(workspace, ".git"), "read"), at(secret, "deny")];
-  for (const [folder, path, entry] of [
+  for (const [directory, path, entry] of [
     [workspace, ".git/hook", "read"],
     [join(outer, "conf"), "secret", "deny"],
   ] as const) {
@@ -154,15 +154,15 @@ testEscape("a protected path stays protected after its directory was moved away"
       );
       return result ? (await own.finished(id)).output : String(error?.message);
     };
-    assert.match(await run("first", `mv ${folder} ${folder}-2`), /Device or resource busy/);
-    assert.ok(!existsSync(`${folder}-2`), "no command moves it");
-    renameSync(folder, `${folder}-2`);
-    mkdirSync(folder);
-    const second = await run("second", `cat ${folder}-2/${path}; echo x >${folder}-2/${path}`);
+    assert.match(await run("first", `mv ${directory} ${directory}-2`), /Device or resource busy/);
+    assert.ok(!existsSync(`${directory}-2`), "no command moves it");
+    renameSync(directory, `${directory}-2`);
+    mkdirSync(directory);
+    const second = await run("second", `cat ${directory}-2/${path}; echo x >${directory}-2/${path}`);
     assert.match(second, /which contains a protected path, was moved or replaced/, entry);
     assert.ok(!existsSync(join(`${workspace}-2`, ".git/hook")));
-    rmSync(folder, { recursive: true });
-    renameSync(`${folder}-2`, folder);
+    rmSync(directory, { recursive: true });
+    renameSync(`${directory}-2`, directory);
     assert.doesNotMatch(await run("third", "echo fine"), /moved/, "back in its place it is fine again");
   }
 });
@@ -258,13 +258,13 @@ testEscape(
     assert.match(output, /visible/);
   },
   {
-    serveArgs: (folder) => {
-      writeFileSync(join(folder, "token"), "a-token-of-the-server-that-is-long-enough\n");
-      writeFileSync(join(folder, "operator"), "a-token-of-its-operator-that-is-long-enough\n");
-      writeFileSync(join(folder, "other"), "visible\n");
-      for (const name of ["token", "operator"]) chmodSync(join(folder, name), 0o644);
-      const operator = ["--operator-token-file", join(folder, "operator")];
-      return ["--ws-auth", "capability-token", "--ws-token-file", join(folder, "token"), ...operator];
+    serveArgs: (directory) => {
+      writeFileSync(join(directory, "token"), "a-token-of-the-server-that-is-long-enough\n");
+      writeFileSync(join(directory, "operator"), "a-token-of-its-operator-that-is-long-enough\n");
+      writeFileSync(join(directory, "other"), "visible\n");
+      for (const name of ["token", "operator"]) chmodSync(join(directory, name), 0o644);
+      const operator = ["--operator-token-file", join(directory, "operator")];
+      return ["--ws-auth", "capability-token", "--ws-token-file", join(directory, "token"), ...operator];
     },
     headers: { authorization: "Bearer a-token-of-the-server-that-is-long-enough" },
   },
@@ -285,11 +285,11 @@ testEscape(
     assert.match(error.message, /which contains a server file, was moved or replaced/);
   },
   {
-    serveArgs: (folder) => {
-      mkdirSync(join(folder, "conf"));
-      writeFileSync(join(folder, "conf", "token"), `${TOKEN}\n`);
-      chmodSync(join(folder, "conf", "token"), 0o644);
-      return ["--ws-auth", "capability-token", "--ws-token-file", join(folder, "conf", "token")];
+    serveArgs: (directory) => {
+      mkdirSync(join(directory, "conf"));
+      writeFileSync(join(directory, "conf", "token"), `${TOKEN}\n`);
+      chmodSync(join(directory, "conf", "token"), 0o644);
+      return ["--ws-auth", "capability-token", "--ws-token-file", join(directory, "conf", "token")];
     },
     headers: { authorization: `Bearer ${TOKEN}` },
   },

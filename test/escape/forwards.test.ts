@@ -8,14 +8,14 @@ import { type Fixture, intent, READ_ROOT, readOnly, testEscape } from "./inside.
 
 const ALLOWED = { serveArgs: () => ["--allow-forward"] };
 const NETWORKED = intent([READ_ROOT], { network: "enabled" });
-/** Tries of each way: the peer is looked up while it may be ending. */
+/** Attempts per variant, because the server looks up a peer that may be exiting. */
 const TRIES = 20;
 
-/** A service of the client's machine that a `-R` port of the server leads to, and who came to it. */
+/** Starts a TCP service on the client's host behind a `-R` port of the server, and counts its connections. */
 async function serviceBehindPort(fixture: Fixture) {
-  let came = 0;
+  let connectionCount = 0;
   const service = createServer((socket) => {
-    came++;
+    connectionCount++;
     socket.on("error", () => undefined).end("secret\n");
   }).listen(0, "127.0.0.1");
   await once(service, "listening");
@@ -25,7 +25,7 @@ async function serviceBehindPort(fixture: Fixture) {
   const back = await forwardPortBack(client, { port: 0, target });
   return {
     port: back.port,
-    came: () => came,
+    connectionCount: () => connectionCount,
     async [Symbol.asyncDispose]() {
       await back.close();
       await client.close();
@@ -48,18 +48,18 @@ testEscape(
   "a remote forward refuses connections from a sandbox, with the network on or off",
   async (fixture) => {
     await using back = await serviceBehindPort(fixture);
-    assert.equal(await textFrom(back.port), "secret\n", "it leads there for others");
+    assert.equal(await textFrom(back.port), "secret\n", "an unsandboxed client reaches the service");
     for (let count = 0; count < TRIES; count++) {
       const { output } = await fixture.script(NETWORKED, readPort(back.port));
       assert.doesNotMatch(output, /secret/);
-      // Connects from a child that outlives the command's shell, and from a child that has sent its bytes and exited.
+      // Connects from a child in another POSIX session, and from a process that has sent its bytes and exited.
       const detached = await fixture.script(NETWORKED, `(setsid bash -c '${readPort(back.port)}') 2>&1`);
       assert.doesNotMatch(detached.output, /secret/);
       await fixture.script(NETWORKED, `echo gone > /dev/tcp/127.0.0.1/${back.port}`);
     }
     const { output, exitCode } = await fixture.script(readOnly(), `${readPort(back.port)}; exit $?`);
     assert.deepEqual([/secret/.test(output), exitCode === 0], [false, false]);
-    assert.equal(back.came(), 1, "nothing of them came to the client's machine");
+    assert.equal(back.connectionCount(), 1, "no sandboxed process reached the service");
     // A process outside the sandbox still connects, also while a sandboxed process runs.
     await fixture.client.start("standing", ["/bin/sleep", "60"], { sandbox: NETWORKED });
     assert.equal(await textFrom(back.port), "secret\n");

@@ -1,6 +1,6 @@
 /**
  * The fixture of the escape suite: `procwire serve` as its users start it, as root and as an ordinary user, and
- * commands in the sandbox of a wire intent.
+ * commands in the sandbox of a wire request.
  */
 
 import assert from "node:assert/strict";
@@ -18,13 +18,13 @@ import { commandAs, USERS, type User } from "../support/system/users.ts";
 export type Json = Record<string, unknown>;
 
 /** Why the sandbox of a user cannot be tested here, or false. Throws if the tests must run. */
-function whyNot(user: User): string | false {
-  const reason = noSandbox === false ? whyNotAs(user) : noSandbox;
+function findSkipReason(user: User): string | false {
+  const reason = noSandbox === false ? findSkipReasonAs(user) : noSandbox;
   if (reason !== false && process.env.CI) assert.fail(reason);
   return reason;
 }
 
-function whyNotAs(user: User): string | false {
+function findSkipReasonAs(user: User): string | false {
   const runs = (...argv: string[]) => {
     const [file = "", ...args] = [...commandAs(user), ...argv];
     return spawnSync(file, args, { stdio: "ignore" }).status === 0;
@@ -34,12 +34,12 @@ function whyNotAs(user: User): string | false {
   return false;
 }
 
-const SKIPS = new Map(USERS.map((user) => [user, whyNot(user)]));
+const SKIPS = new Map(USERS.map((user) => [user, findSkipReason(user)]));
 
 /** Why a sandbox cannot be tested as this user, or false. */
 export const skipFor = (user: User): string | false => SKIPS.get(user) ?? false;
 
-/** A way out, tried by every kind of user. */
+/** Defines one test of an escape attempt per kind of user. */
 export function testEscape(
   title: string,
   body: (fixture: Fixture, t: TestContext) => Promise<void>,
@@ -55,41 +55,41 @@ export function testEscape(
 
 export interface FixtureOptions {
   listen?: "tcp" | "unix";
-  serveArgs?: (folder: string) => string[];
+  serveArgs?: (directory: string) => string[];
   headers?: Record<string, string>;
   env?: Record<string, string>;
 }
 
 export class Fixture implements AsyncDisposable {
   readonly user: User;
-  /** The user's own, outside of /tmp: workspaces go below it. */
+  /** A directory that the user owns, outside of /tmp; it contains the workspaces. */
   readonly folder: string;
   readonly server: ServeChild;
   readonly client: WireClient;
   #started = 0;
 
-  private constructor(user: User, folder: string, server: ServeChild, client: WireClient) {
+  private constructor(user: User, directory: string, server: ServeChild, client: WireClient) {
     this.user = user;
-    this.folder = folder;
+    this.folder = directory;
     this.server = server;
     this.client = client;
   }
 
   static async prepare(user: User, options: FixtureOptions): Promise<Fixture> {
     const { listen = "tcp", serveArgs = () => [], headers = {}, env = {} } = options;
-    const folder = realpathSync(mkdtempSync("/var/tmp/procwire-escape-"));
-    chownSync(folder, user.uid, user.uid);
+    const directory = realpathSync(mkdtempSync("/var/tmp/procwire-escape-"));
+    chownSync(directory, user.uid, user.uid);
     const [program = "", ...before] = [...commandAs(user), PROCWIRE, "serve"];
-    const url = listen === "tcp" ? "ws://127.0.0.1:0" : `unix://${join(folder, "server.sock")}`;
-    const server = new ServeChild(["--listen", url, ...serveArgs(folder)], {
+    const url = listen === "tcp" ? "ws://127.0.0.1:0" : `unix://${join(directory, "server.sock")}`;
+    const server = new ServeChild(["--listen", url, ...serveArgs(directory)], {
       command: [program, ...before],
-      env: { HOME: folder, ...env },
-      cwd: folder,
+      env: { HOME: directory, ...env },
+      cwd: directory,
     });
     await server.listening();
     const client = await server.connect(headers);
     await client.handshake();
-    return new Fixture(user, folder, server, client);
+    return new Fixture(user, directory, server, client);
   }
 
   /** Creates a directory of the user, below the fixture's directory. */
@@ -100,7 +100,7 @@ export class Fixture implements AsyncDisposable {
     return path;
   }
 
-  /** Runs a command in the sandbox of an intent, over a real connection. */
+  /** Runs a command in the sandbox of a wire request, over a real connection. */
   async run(sandbox: Json, argv: string[], more: Json = {}) {
     const processId = `p${this.#started++}`;
     const cwd = uriFromPath(this.folder);
@@ -112,7 +112,7 @@ export class Fixture implements AsyncDisposable {
     return this.run(sandbox, ["/bin/bash", "-c", script], more);
   }
 
-  /** The answer of `attempt.c`. */
+  /** Runs `attempt.c` in a sandbox. Returns `ok` or the name of the errno. */
   async attempt(sandbox: Json, ...args: string[]): Promise<string> {
     const { output, exitCode } = await this.run(sandbox, [attemptProgram(), ...args]);
     return output.trim() || `ended with ${exitCode}`;
@@ -134,7 +134,7 @@ export const at = (path: string, access: string, more: Json = {}) => ({
 });
 export const WORKSPACE = { path: special("project_roots"), access: "write" };
 
-/** A sandbox intent as the wire carries it. */
+/** A sandbox request in its wire format. */
 export function intent(entries: Json[], more: { network?: "restricted" | "enabled" } & Json = {}): Json {
   const { network = "restricted", ...rest } = more;
   return {
@@ -144,7 +144,7 @@ export function intent(entries: Json[], more: { network?: "restricted" | "enable
   };
 }
 
-/** `codex exec -s workspace-write`, without the parts that are irrelevant here. */
+/** The sandbox request of `codex exec -s workspace-write`, without parts that are irrelevant here. */
 export const workspaceWrite = (workspace: string, more: Parameters<typeof intent>[1] = {}) =>
   intent([READ_ROOT, WORKSPACE], {
     cwd: uriFromPath(workspace),
@@ -167,10 +167,10 @@ let attempt: string | null = null;
  */
 export function attemptProgram(): string {
   if (attempt !== null) return attempt;
-  const folder = mkdtempSync("/var/tmp/procwire-attempt-");
-  chmodSync(folder, 0o755);
-  process.once("exit", () => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
-  attempt = join(folder, "attempt");
+  const directory = mkdtempSync("/var/tmp/procwire-attempt-");
+  chmodSync(directory, 0o755);
+  process.once("exit", () => rmSync(directory, { recursive: true, force: true, maxRetries: 10 }));
+  attempt = join(directory, "attempt");
   const source = fileURLToPath(new URL("./attempt.c", import.meta.url));
   compile("-O1", "-o", attempt, source);
   assert.ok(existsSync(attempt));

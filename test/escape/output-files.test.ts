@@ -43,7 +43,7 @@ class World implements AsyncDisposable {
     const root = await realpath(await mkdtemp(path.join(tmpdir(), "procwire-output-")));
     const mock = await startMockResponses((request) => world.#answer(request));
     const world = new World(user, root, mock);
-    for (const folder of [world.workspace, world.outside]) await mkdir(folder);
+    for (const directory of [world.workspace, world.outside]) await mkdir(directory);
     await writeFile(world.victim, SECRET);
     await writeFile(world.at("cats.csv"), catTable(1));
     return world;
@@ -131,7 +131,7 @@ for (const user of USERS)
       assert.match(stderr, /write \S+\/last\.txt: a symbolic link has this name; remove the link/);
     });
 
-    test("`exec -o` refuses a link before it asks the model", async () => {
+    test("`exec -o` rejects a link before it calls the model", async () => {
       await using world = await World.prepare(user);
       await symlink(world.victim, world.at("last.txt"));
       const { code, stderr } = await world.exec(["-o", "last.txt"]);
@@ -179,7 +179,7 @@ for (const user of USERS)
       assert.deepEqual(await readdir(world.at(".procwire/jobs")), ["kept"]);
     });
 
-    test("the fan-out does not write through links with its output's or an old temporary name", async () => {
+    test("the fan-out does not write through links at its output path or at an old temporary path", async () => {
       await using world = await World.prepare(user);
       world.cmd = (pid) => `ln -s ${world.victim} .out.csv.${pid}.tmp && ln -s ${world.victim} .out.csv.${pid + 1}.tmp`;
       const written = await world.fanout(["--output", "out.csv"]);
@@ -209,19 +209,20 @@ for (const user of USERS)
     test("job files are not written through links in the job's directory", async () => {
       await using world = await World.prepare(user);
       const jobs = world.at("state/jobs");
-      const jobFolder = async () =>
+      const findJobDirectory = async () =>
         path.join(jobs, (await readdir(jobs)).find((name) => /^[0-9a-f-]{36}$/.test(name)) ?? "");
-      let asked = 0;
+      let calls = 0;
       world.cmd = async (pid) => {
-        const folder = await jobFolder();
-        const pace = path.join(folder, "pace.json");
+        const directory = await findJobDirectory();
+        const pace = path.join(directory, "pace.json");
         // The second command runs after procwire wrote pace.json, with the links in place.
-        if (asked++ > 0) await until("the pace to be written again", () => existsSync(pace));
+        if (calls++ > 0) await until("the next pace.json", () => existsSync(pace));
         else {
           await rm(pace, { force: true });
           const names = ["pace.json", "results.jsonl"].map((name) => `${name}.${pid}.new`);
           // Sandboxed commands cannot write this directory.
-          for (const name of [...names, `.errors.csv.${pid}.tmp`]) await symlink(world.victim, path.join(folder, name));
+          for (const name of [...names, `.errors.csv.${pid}.tmp`])
+            await symlink(world.victim, path.join(directory, name));
         }
         return "! touch state/jobs/new && ! mv state moved";
       };
@@ -232,7 +233,7 @@ for (const user of USERS)
       assert.equal(code, 0, stderr);
     });
 
-    test("`jobs report` and `jobs export` refuse a link and ignore links with guessed names", async () => {
+    test("`jobs report` and `jobs export` reject a link as output and ignore links with guessed temporary names", async () => {
       await using world = await World.prepare(user);
       assert.equal((await world.fanout(["--output", "out.csv"])).code, 0);
       const id = await world.jobId();
@@ -299,7 +300,7 @@ for (const user of USERS)
       world.cmd = () => `mv pipe moved && ln -s ${world.victim} pipe`;
       const { code, stderr } = await world.exec(["-o", "pipe"]);
       assert.equal(code, 0, stderr);
-      await until("the reader to have the message", () => read === "the last message");
+      await until("the message in the pipe", () => read === "the last message");
       await world.assertUntouched();
     });
   });

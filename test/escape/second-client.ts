@@ -1,6 +1,6 @@
 /**
  * A sandboxed command that tries to approve its own escalation: it connects to `procwire mcp --http` as a second MCP client,
- * asks to run COMMAND unsandboxed and accepts the question. Arguments: URL COMMAND [TOKEN_FILE].
+ * requests to run COMMAND unsandboxed and accepts the approval prompt. Arguments: URL COMMAND [TOKEN_FILE].
  */
 
 import { readFileSync } from "node:fs";

@@ -8,7 +8,7 @@ import { until } from "../support/system/until.ts";
 import { USERS } from "../support/system/users.ts";
 import { attemptProgram, type Fixture, intent, READ_ROOT, readOnly, testEscape, workspaceWrite } from "./inside.ts";
 
-/** A service of the host behind a unix socket, as an ssh-agent, D-Bus or Docker is. */
+/** Starts a service of the host on a unix socket, like ssh-agent, D-Bus or Docker. */
 async function service(path: string, uid: number): Promise<Server & Disposable> {
   const server = createServer((socket) => socket.end("secret\n")).listen(path);
   await once(server, "listening");
@@ -95,7 +95,7 @@ testEscape("with the network off no datagram leaves through an end of a socket p
   assert.ok(!existsSync(`${path}-own`));
 });
 
-testEscape("with the network off an end of a stream or seqpacket pair stays with its peer", async (fixture) => {
+testEscape("with the network off an end of a stream or seqpacket pair reaches only its peer", async (fixture) => {
   const sandbox = workspaceWrite(fixture.folder);
   for (const type of [STREAM, SEQPACKET]) {
     const path = join(fixture.folder, `agent-${type}.sock`);
@@ -105,7 +105,7 @@ testEscape("with the network off an end of a stream or seqpacket pair stays with
     const leave = (how: string, target = path) => fixture.attempt(sandbox, "pair", `${type}`, how, target);
     assert.equal(await leave("connect"), "EISCONN");
     assert.equal(await leave("connect-alone"), "EISCONN");
-    // Seqpacket ignores the address, and the datagram goes to the peer.
+    // A seqpacket socket ignores the address and sends the datagram to its peer.
     assert.equal(await leave("sendto"), type === STREAM ? "EISCONN" : "ok");
     assert.equal(await leave("listen", `${path}-own`), "EINVAL");
     const client = connect(`${path}-own`);
@@ -115,12 +115,15 @@ testEscape("with the network off an end of a stream or seqpacket pair stays with
   }
 });
 
-testEscape("with the network off a command gets no socket family without network namespaces", async (fixture) => {
-  const vsock = "40";
-  const alg = "38";
-  for (const family of [vsock, alg]) assert.equal(await fixture.attempt(readOnly(), "socket", family), "EPERM");
-  assert.equal(await fixture.attempt(readOnly(), "socket", "2"), "ok", "its own loopback");
-});
+testEscape(
+  "with the network off a command cannot use socket families that ignore network namespaces",
+  async (fixture) => {
+    const vsock = "40";
+    const alg = "38";
+    for (const family of [vsock, alg]) assert.equal(await fixture.attempt(readOnly(), "socket", family), "EPERM");
+    assert.equal(await fixture.attempt(readOnly(), "socket", "2"), "ok", "its own loopback");
+  },
+);
 
 testEscape("programs that need no network work without unix sockets", async (fixture) => {
   const { output, exitCode } = await fixture.script(
@@ -141,7 +144,7 @@ testEscape(
       workspaceWrite(fixture.folder, { network: "enabled" }),
     ])
       assert.match(await fixture.attempt(sandbox, "connect", path), /^(ECONNREFUSED|EACCES|ENOENT|ENOTSOCK)$/);
-    // Also after the directory was moved away.
+    // The socket stays unreachable after a command moved it.
     const inside = fixture.makeFolder("a");
     const { output } = await fixture.script(
       workspaceWrite(fixture.folder, { network: "enabled" }),
@@ -160,7 +163,7 @@ testEscape(
   async (fixture) => {
     const sandbox = intent([READ_ROOT], { network: "enabled" });
     for (const path of ["/run/docker.sock", "/run/dbus/system_bus_socket", "/run/user/0/ssh-agent.socket"]) {
-      // A real one is as good.
+      // If the host has this socket, the test uses it.
       if (existsSync(path)) {
         assert.notEqual(await fixture.attempt(sandbox, "connect", path), "ok", path);
         continue;

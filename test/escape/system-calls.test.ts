@@ -8,15 +8,15 @@ testEscape("the sandbox includes a system call filter", async (fixture) => {
   assert.match(output, /Seccomp:\s+2\n/);
 });
 
-testEscape("no other process can be traced", async (fixture) => {
+testEscape("a command cannot trace another process", async (fixture) => {
   assert.equal(await fixture.attempt(readOnly(), "ptrace"), "EPERM");
 });
 
-testEscape("io_uring, whose requests no filter sees, cannot be set up", async (fixture) => {
+testEscape("a command cannot set up io_uring, which bypasses the system call filter", async (fixture) => {
   assert.equal(await fixture.attempt(readOnly(), "io_uring"), "EPERM");
 });
 
-testEscape("a command gets no user namespace, and thus no capability", async (fixture) => {
+testEscape("a command cannot create a user namespace, and thus gains no capability", async (fixture) => {
   assert.equal(await fixture.attempt(readOnly(), "unshare"), "EPERM");
   assert.equal(await fixture.attempt(readOnly(), "clone"), "EPERM");
   assert.equal(await fixture.attempt(readOnly(), "clone3"), "ENOSYS");
@@ -54,7 +54,7 @@ testEscape("a command inherits no descriptor of the server", async (fixture) => 
     );
     assert.match(held[3]?.[1] ?? "", /^\/proc\/\d+\/fd$/);
   }
-  // Nor through the process that set up the sandbox: one of its open roots would bypass the sandbox.
+  // The process that set up the sandbox also leaks no descriptor: one of its open roots would bypass the sandbox.
   const workspace = fixture.makeFolder("workspace");
   fixture.makeFolder("workspace/.git");
   const sandbox = intent([READ_ROOT, at(workspace, "write"), at(`${workspace}/.git`, "read")]);
@@ -84,7 +84,7 @@ testEscape("kernel settings cannot be changed", async (fixture) => {
 });
 
 testEscape(
-  "without the addon the sandbox is the same",
+  "a server without the addon applies the same sandbox",
   async (fixture) => {
     const { output } = await fixture.script(
       workspaceWrite(fixture.folder),

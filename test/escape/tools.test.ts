@@ -24,7 +24,7 @@ import { until } from "../support/system/until.ts";
 import { call, fact, textOf } from "../tools/calls.ts";
 import { at, attemptProgram, type Fixture, intent, READ_ROOT, testEscape } from "./inside.ts";
 
-/** The commands of a model, in the sandbox that procwire's tools choose, on a server or on this machine. */
+/** Runs commands like a model, in the sandbox that procwire's tools choose, on a server or locally. */
 interface Model extends AsyncDisposable {
   run(
     cmd: string,
@@ -53,7 +53,7 @@ function model(backend: ExecBackend, cwd: string, more: Partial<UnifiedExecOptio
   };
 }
 
-/** The same way out on a server that runs as each user, and here. */
+/** Defines tests of one escape attempt: on a server that runs as each user, and locally. */
 function testToolsEscape(
   title: string,
   body: (backend: ExecBackend, makeFolder: (name: string) => string) => Promise<void>,
@@ -67,10 +67,10 @@ function testToolsEscape(
     test(`${title}, on this machine ${forceFallback ? "without" : "with"} the addon`, {
       skip: noSandbox,
     }, async () => {
-      using folder = scratch();
+      using directory = scratch();
       await using backend = createLocalBackend({ forceFallback });
       await body(backend, (name) => {
-        const path = join(folder.path, name);
+        const path = join(directory.path, name);
         mkdirSync(path, { recursive: true });
         return path;
       });
@@ -114,7 +114,7 @@ testToolsEscape(
     const plant = "mkdir -p .procwire/jobs; echo x >.procwire/jobs/planted; rmdir .procwire; mv .procwire p; true";
     await commands.run(plant);
     await until("the mount point to be gone", () => readdirSync(workspace).length === 0);
-    // While a command has the empty mount point.
+    // procwire writes a job while a command has the empty mount point.
     const running = commands.run(`touch started; until [ -e .procwire/jobs/job ]; do sleep 0.05; done; ${plant}`);
     await until("the command", () => readdirSync(workspace).includes("started"));
     const jobs = join(workspace, ".procwire", "jobs");
@@ -228,12 +228,12 @@ testToolsEscape("a root that a model's command has swapped for a link stays clos
 });
 
 testToolsEscape("a working directory below a private /tmp is visible but not writable", async (backend, makeFolder) => {
-  const folder = makeFolder("tmp-like");
-  writeFileSync(join(folder, "file"), "content");
-  await using commands = model(backend, folder, {
+  const directory = makeFolder("tmp-like");
+  writeFileSync(join(directory, "file"), "content");
+  await using commands = model(backend, directory, {
     sandbox: { type: "bubblewrap", writableRoots: [], network: false },
   });
-  assert.equal((await commands.run("cat file; pwd")).output, `content${folder}\n`);
+  assert.equal((await commands.run("cat file; pwd")).output, `content${directory}\n`);
   assert.equal((await commands.run("echo x >file")).denied, true);
 });
 
@@ -244,7 +244,7 @@ const START_UP_FILES = [
 ];
 
 testToolsEscape(
-  "a model's command in the home directory makes no start-up file, and leaves no placeholder",
+  "a model's command in the home directory cannot create a start-up file, and leaves no placeholder",
   async (backend, makeFolder) => {
     const home = makeFolder("home");
     await using commands = model(backend, home, { env: { HOME: home } });
@@ -260,11 +260,11 @@ testToolsEscape(
 );
 
 testToolsEscape(
-  "a model's command in the home directory changes no start-up file, nor its directory",
+  "a model's command in the home directory can change neither a start-up file nor its directory",
   async (backend, makeFolder) => {
     const around = makeFolder("around");
     const home = makeFolder("around/home");
-    for (const folder of [".config", "zsh"]) makeFolder(`around/home/${folder}`);
+    for (const directory of [".config", "zsh"]) makeFolder(`around/home/${directory}`);
     for (const name of [".profile", "zsh/.zshenv"]) {
       writeFileSync(join(home, name), "# own\n");
       chmodSync(join(home, name), 0o666);
@@ -276,8 +276,8 @@ testToolsEscape(
       ...["echo x >home/bash-env", "mkdir home/.config/fish/conf.d"],
     ])
       assert.equal((await commands.run(cmd)).denied, true, cmd);
-    for (const folder of ["home", "home/zsh", "home/.config"])
-      assert.match((await commands.run(`mv ${folder} moved`)).output, /Device or resource busy/);
+    for (const directory of ["home", "home/zsh", "home/.config"])
+      assert.match((await commands.run(`mv ${directory} moved`)).output, /Device or resource busy/);
     assert.equal((await commands.run("echo x >home/.config/other && rm home/.config/other")).exitCode, 0);
     assert.equal(readFileSync(join(home, ".profile"), "utf8"), "# own\n");
     await until("the placeholders to be gone", () => readdirSync(join(home, "zsh")).join() === ".zshenv");
@@ -308,7 +308,7 @@ testToolsEscape("a start-up file that is a link in a writable home is refused", 
 });
 
 /** Lets every command leave the sandbox, or none. */
-const answering = (type: "allow" | "refuse"): ApprovalPolicy => ({
+const approvalPolicy = (type: "allow" | "refuse"): ApprovalPolicy => ({
   review: ({ kind }) => ({ type: kind === "command" ? "allow" : "ask" }),
   ask: async () => (type === "allow" ? { type } : { type, reason: "the test refuses" }),
 });
@@ -321,7 +321,7 @@ testToolsEscape("an escalation that is refused runs nothing outside", async (bac
   const profile = `touch ${outside}/$(basename $HOME)\n`;
   for (const name of [".bash_profile", ".zshenv"]) writeFileSync(join(home, name), profile);
   await using commands = model(backend, makeFolder("workspace"), {
-    approval: answering("refuse"),
+    approval: approvalPolicy("refuse"),
     env: { HOME: home },
   });
   for (const shell of ["bash", "sh", "zsh"]) {
@@ -339,7 +339,7 @@ testToolsEscape(
     chmodSync(outside, 0o777);
     const planted = `touch ${outside}/ran\n`;
     await using commands = model(backend, home, {
-      approval: answering("allow"),
+      approval: approvalPolicy("allow"),
       env: { HOME: home, BASH_ENV: join(home, "env") },
     });
     for (const name of [".bash_profile", ".zshenv", "env"]) writeFileSync(join(home, name), planted);
@@ -359,7 +359,7 @@ testToolsEscape(
     const home = makeFolder("home");
     writeFileSync(join(home, ".bash_profile"), "export FROM_PROFILE=yes\n");
     await using commands = model(backend, makeFolder("workspace"), {
-      approval: answering("allow"),
+      approval: approvalPolicy("allow"),
       env: { HOME: home },
     });
     assert.equal((await commands.run("echo $FROM_PROFILE", ESCALATED)).output, "yes\n");
@@ -376,7 +376,7 @@ const gitRules = () =>
   );
 
 testToolsEscape(
-  "a rule does not let git run what a sandboxed command has planted in a repository",
+  "a rule does not let git run a program that a sandboxed command has planted in a repository",
   async (backend, makeFolder) => {
     const workspace = makeFolder("workspace");
     const outside = makeFolder("outside");
@@ -390,7 +390,7 @@ testToolsEscape(
     const plant = `mkdir -p nested/sub && cd nested && git init -q . && ${hook} && git config core.fsmonitor "$PWD/hook"`;
     await using planting = model(backend, workspace);
     assert.equal((await planting.run(plant)).exitCode, 0);
-    // A repository elsewhere whose settings lie in the workspace.
+    // A repository outside of the workspace whose settings lie in the workspace.
     writeFileSync(join(elsewhere, ".git"), `gitdir: ${workspace}/nested/.git\n`);
     for (const workdir of [".", "nested", "nested/sub", elsewhere]) {
       const refused = await commands.run("git status", { ...ESCALATED, login: false, workdir });

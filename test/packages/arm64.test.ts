@@ -4,7 +4,7 @@ import { after, before, describe, test } from "node:test";
 import { ARM64_LIBRARIES, QEMU, SKIP_WITHOUT_QEMU } from "../support/system/emulated-arm64.ts";
 import { healthOf, InstalledProject, TERMINAL_BY_LIBRARY } from "./installed-project.ts";
 
-/** The version that a clone uses; npm holds the download to the registry's checksum. */
+/** The Node version of the clone. npm verifies the download against the registry's checksum. */
 const { optionalDependencies } = JSON.parse(readFileSync("package.json", "utf8"));
 
 describe("the package for arm64, under qemu with an arm64 Node", {
@@ -36,7 +36,7 @@ describe("the package for arm64, under qemu with an arm64 Node", {
   test("serves a terminal with its CLI, with the addon loaded", async () => {
     const url = await project.serve();
     const { degraded } = await healthOf(url);
-    // The launcher's `uname` is not emulated and looks for the watchdog of this machine.
+    // The launcher's `uname` is not emulated, so the launcher would use the watchdog of this machine.
     assert.deepEqual(
       degraded.filter((part) => !part.startsWith("no watchdog")),
       [],

@@ -9,30 +9,30 @@ import { InstalledProject } from "./installed-project.ts";
 
 const tools = resolve("prebuild/node_modules");
 
-function tool(path: string, ...args: string[]): { status: number | null; said: string } {
+function tool(path: string, ...args: string[]): { status: number | null; output: string } {
   const { status, stdout, stderr } = spawnSync(process.execPath, [join(tools, path), ...args], {
     encoding: "utf8",
     maxBuffer: 64 * 1024 * 1024,
   });
-  return { status, said: `${stdout}${stderr}` };
+  return { status, output: `${stdout}${stderr}` };
 }
 
 describe("the packed packages", () => {
   for (const platform of [null, ...PLATFORMS]) {
     const path = tarball(platform);
     test(`pass publint: ${platform?.name ?? "procwire"}`, () => {
-      const { status, said } = tool("publint/src/cli.js", "run", path, "--strict");
-      assert.ok(status === 0 && /All good!/.test(said), said);
+      const { status, output } = tool("publint/src/cli.js", "run", path, "--strict");
+      assert.ok(status === 0 && /All good!/.test(output), output);
     });
   }
 
   test("have types that fit the code under every supported module resolution", () => {
     // An ES module only: CommonJS programs of Node 24 can still load it with `require`.
-    const { status, said } = tool(
+    const { status, output } = tool(
       "@arethetypeswrong/cli/dist/index.js",
       ...[tarball(null), "--profile", "esm-only", "--no-color"],
     );
-    assert.equal(status, 0, said);
+    assert.equal(status, 0, output);
   });
 });
 
@@ -58,12 +58,12 @@ describe("a TypeScript 5.4 project", () => {
     writeFileSync(join(project.path, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["main.ts"] }));
     const { version } = JSON.parse(readFileSync(join(tools, "typescript/package.json"), "utf8"));
     assert.match(version, /^5\.4\./);
-    return tool("typescript/bin/tsc", "-p", project.path).said;
+    return tool("typescript/bin/tsc", "-p", project.path).output;
   }
 
   /** Errors in files of the package itself; errors in other packages do not count. */
-  const ours = (said: string) =>
-    said.split("\n").filter((line) => /node_modules\/procwire\/|^main\.ts|\/main\.ts/.test(line));
+  const ours = (output: string) =>
+    output.split("\n").filter((line) => /node_modules\/procwire\/|^main\.ts|\/main\.ts/.test(line));
 
   test("compiles a program that uses the library", () => {
     const source = `

@@ -26,7 +26,7 @@ const WEB_CONSOLE = ["console.css", "console.js", "icon.svg", "index.html"].map(
  */
 const PROGRAMS: readonly string[] = ["src/cli/procwire.ts", "src/cli/jobs-reader-main.ts"];
 
-/** Those programs, and the commands that main.ts imports. */
+/** The programs above, and the commands that main.ts imports. */
 const bundles = [
   ...PROGRAMS,
   ...Array.from(readFileSync("src/cli/main.ts", "utf8").matchAll(/import\("(.+)"\)/g), ([, path]) => `${path}`),

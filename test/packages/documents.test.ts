@@ -28,7 +28,7 @@ for word; do shift; [ "$word" != procwire ] || word='file:${resolve(tarball(null
 exec '${NPM}' --prefer-offline '--@procwire:registry=${registry}' --prefix="$(case "$*" in *--global*) echo "$HOME/global";; *) pwd;; esac)" "$@"`;
 
 describe("the documents' commands about packages", { timeout: 900_000 }, () => {
-  test("README.md and docs/install.md: install it, run it, serve, complete, read the manual, compile", async () => {
+  test("README.md and docs/install.md: the commands install procwire, run a command, serve, complete, show the manual and compile", async () => {
     await using registry = await PackageRegistry.open();
     await using terminal = new DocumentTerminal({
       env: NPM_SETTINGS,
@@ -65,11 +65,11 @@ describe("the documents' commands about packages", { timeout: 900_000 }, () => {
     execFileSync("git", ["clone", "-q", "--no-local", resolve("."), join(terminal.folder, "clone")]);
     const [start = "", test = "", ...more] = documentedCommands("README.md", "npm start");
     assert.deepEqual([...more, ...documentedCommands("docs/install.md", "npm ci")], [start]);
-    // The other command is how this very test is run.
+    // The other documented command runs this test.
     assert.equal(test, "npm ci && npm test");
-    const said = /--connect (ws:\/\/127\.0\.0\.1:\d+) --/;
-    const server = await terminal.begin(`cd clone && ${start}`, said, 400_000);
-    const [, url = ""] = said.exec(server.shown) ?? [];
+    const urlPattern = /--connect (ws:\/\/127\.0\.0\.1:\d+) --/;
+    const server = await terminal.begin(`cd clone && ${start}`, urlPattern, 400_000);
+    const [, url = ""] = urlPattern.exec(server.shown) ?? [];
     const text = readFileSync("README.md", "utf8");
     const [, quickStart = ""] = /^## Quick start\n\n```sh\n([\s\S]*?)^```$/m.exec(text) ?? [];
     assert.match(quickStart, /procwire run/);

@@ -14,7 +14,7 @@ const fromArchive = (name: string) => execFileSync("tar", ["-xOf", ARCHIVE, `./$
 const blob = (digest: string) => fromArchive(`blobs/${digest.replace(":", "/")}`);
 const read = (bytes: Buffer) => JSON.parse(bytes.toString());
 
-test("the documented command makes an image whose server is an ordinary user, and in which a terminal runs", {
+test("the documented command builds an image whose server runs as an ordinary user and allocates terminals", {
   timeout: 600_000,
   skip: skipUnless(hasApt, "the image is filled from Debian's packages, which needs apt-get"),
 }, (t) => {

@@ -76,8 +76,8 @@ export class InstalledProject implements AsyncDisposable {
 
   /** The platform packages that npm chose. */
   get platforms(): string[] {
-    const folder = this.file("@procwire");
-    return existsSync(folder) ? readdirSync(folder) : [];
+    const scope = this.file("@procwire");
+    return existsSync(scope) ? readdirSync(scope) : [];
   }
 
   /** A file of an installed package. */
@@ -141,7 +141,7 @@ export async function healthOf(url: string): Promise<{ status: string; degraded:
   return (await response.json()) as { status: string; degraded: string[] };
 }
 
-/** A program that runs a command on a terminal with the library, and prints its result. */
+/** Source of a program that runs a command on a terminal with the library, and prints its result. */
 export const TERMINAL_BY_LIBRARY = `
 import { Environment } from "procwire";
 await using environment = await Environment.create(null);

@@ -13,7 +13,7 @@ describe("the package, installed without scripts and without a compiler", () => 
   });
   after(() => project[Symbol.asyncDispose]());
 
-  test("comes with the package of this platform, and of no other", () => {
+  test("contains the package of this platform, and of no other platform", () => {
     assert.deepEqual(project.platforms, [`linux-${process.arch}`]);
     assert.equal(project.versionOf(`@procwire/linux-${process.arch}`), project.versionOf("procwire"));
   });
@@ -22,7 +22,7 @@ describe("the package, installed without scripts and without a compiler", () => 
     assert.ok(!existsSync(project.file("procwire", "native", "build")));
   });
 
-  test("serves a terminal by its CLI, below a watchdog, with nothing degraded", async () => {
+  test("serves a terminal with its CLI, below a watchdog, with no degraded feature", async () => {
     const url = await project.serve();
     assert.deepEqual(await healthOf(url).then(({ status, degraded }) => ({ status, degraded })), {
       status: "ok",
@@ -33,7 +33,7 @@ describe("the package, installed without scripts and without a compiler", () => 
     assert.deepEqual([ran.code, ran.stdout.trim()], [3, "a terminal"], ran.stderr);
   });
 
-  test("gives a terminal to a program that uses the library", async () => {
+  test("allocates a terminal for a program that uses the library", async () => {
     const ran = await project.script(TERMINAL_BY_LIBRARY);
     assert.deepEqual([ran.stdout.trim(), ran.stderr], [`${process.arch} 0 a terminal`, ""]);
   });
@@ -42,18 +42,18 @@ describe("the package, installed without scripts and without a compiler", () => 
     const older = olderNode();
     const skip = skipUnless(older !== null, "OLDER NODES ARE NOT TESTED: no Node on PATH is older than 24");
     if (older === null) return t.skip(skip || "");
-    const said = /procwire:? needs Node 24 or newer; \S+ is v\d+\.\d+\.\d+\n$/.source;
+    const versionError = /procwire:? needs Node 24 or newer; \S+ is v\d+\.\d+\.\d+\n$/.source;
     const program = 'import("procwire").catch((error) => console.log(String(error)))';
-    assert.match((await project.run(older, "-e", program)).stdout, new RegExp(`^Error: ${said}`));
+    assert.match((await project.run(older, "-e", program)).stdout, new RegExp(`^Error: ${versionError}`));
     const cli = await project.run(older, project.file("procwire/bin/main.cjs"), "dist/bin/procwire.cjs");
-    assert.match(cli.stderr, new RegExp(`^${said}`));
+    assert.match(cli.stderr, new RegExp(`^${versionError}`));
     assert.equal(cli.code, 1);
   });
 });
 
 /** Returns a Node on PATH that is too old for this package, or null. A clone may be installed with such a Node. */
 function olderNode(): string | null {
-  const nodes = (process.env.PATH ?? "").split(delimiter).map((folder) => join(folder, "node"));
+  const nodes = (process.env.PATH ?? "").split(delimiter).map((directory) => join(directory, "node"));
   const isOlder = (node: string) => {
     const { stdout } = spawnSync(node, ["--version"], { encoding: "utf8" });
     return Number(/^v(\d+)\./.exec(stdout ?? "")?.[1] ?? 24) < 24;

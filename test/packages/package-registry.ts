@@ -8,8 +8,8 @@ import { PLATFORMS } from "../../scripts/build/platforms.ts";
 import { manifestIn } from "./tarballs.ts";
 
 /**
- * A registry on loopback that has the platforms' packages and nothing else, as if they were published: npm then chooses
- * among them as it does for users.
+ * A registry on loopback that serves only the platform packages, as if they were published. npm selects the package of
+ * a platform as it does for users.
  */
 export class PackageRegistry implements AsyncDisposable {
   readonly #server: Server;

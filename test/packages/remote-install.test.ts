@@ -18,7 +18,7 @@ describe("--install on an arm64 host", {
   skip: SKIP_WITHOUT_QEMU || SKIP_WITHOUT_SSHD,
   timeout: 600_000,
 }, () => {
-  test("brings that platform's addon, programs and Node through a real sshd, and gives a terminal there", async (t) => {
+  test("copies the arm64 addon, programs and Node through a real sshd, and allocates a terminal there", async (t) => {
     using scratch = scratchDirectory();
     const host = await LoopbackSshd.start({ isBare: true, ...makeArm64Host(scratch.path) });
     t.after(() => host.stop());
@@ -55,7 +55,7 @@ describe("--install on an arm64 host", {
 });
 
 describe("an installation that is not a clone", () => {
-  test("takes every platform's package from npm's configured registry", async (t) => {
+  test("downloads the package of each platform from npm's configured registry", async (t) => {
     await using registry = await PackageRegistry.open();
     const setting = "npm_config_@procwire:registry";
     process.env[setting] = registry.url;
@@ -64,14 +64,14 @@ describe("an installation that is not a clone", () => {
     });
     using packages = new PlatformPackages({ clone: null, log: () => undefined });
     for (const platform of PLATFORMS) {
-      const folder = await packages.native(platform.name);
+      const installed = await packages.native(platform.name);
       for (const name of NATIVE_FILES) {
         const packed = execFileSync("tar", ["-xzOf", tarball(platform), `package/${name}`], {
           maxBuffer: 2 ** 28,
         });
-        assert.ok(readFileSync(join(folder, name)).equals(packed), `${platform.name}/${name}`);
+        assert.ok(readFileSync(join(installed, name)).equals(packed), `${platform.name}/${name}`);
       }
-      assert.ok(existsSync(join(folder, "package.json")));
+      assert.ok(existsSync(join(installed, "package.json")));
     }
   });
 });

@@ -57,7 +57,7 @@ export class Ledger {
     }
   }
 
-  /** Adds the result of one read. Returns true after the last one. */
+  /** Adds the result of one read. Returns true after the last read. */
   takeRead(result: ReadResult, afterSeq: number): boolean {
     if (result.gap) {
       if (result.gap.fromSeq !== afterSeq + 1) this.#fault(`a gap begins at ${result.gap.fromSeq}`);

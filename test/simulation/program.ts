@@ -11,7 +11,7 @@ export interface Program {
   everyMs: number;
   /** Sends every other chunk to stderr, which has a separate pattern. */
   usesStderr: boolean;
-  /** `echo` returns its input, `count` prints its length at the end. Both end when their input does. */
+  /** `echo` returns its input, `count` prints the length of its input. Both exit at the end of their input. */
   input: "none" | "echo" | "count";
   /** Bytes per read, and interval between reads. */
   readBytes: number;
@@ -19,7 +19,7 @@ export interface Program {
   /** Time between the last output and the exit. */
   lingerMs: number;
   exitCode: number;
-  /** Output of a descendant after its exit. */
+  /** Output of a descendant after the exit of the leader. */
   lateBytes: number;
   ignoresTerm: boolean;
   /** Duration of the start. With `fails`, the start ends with an error. */

@@ -43,7 +43,7 @@ export class SimChild implements Child {
   #isExitTold = false;
   #lateBytes: number;
   #isReading = false;
-  /** Whether it waits for capacity in its pipe. */
+  /** Whether the program waits for capacity in its output pipe. */
   #isBlocked = false;
   #isPaused = false;
   #isCut = false;
@@ -151,12 +151,12 @@ export class SimChild implements Child {
   #read(): void {
     const { program, events, onWrongInput } = this.#options;
     if (this.exit) return;
-    for (let room = program.readBytes; room > 0; ) {
+    for (let remaining = program.readBytes; remaining > 0; ) {
       const head = this.#unread.shift();
       if (!head) break;
-      const taken = head.subarray(0, room);
-      if (taken.length < head.length) this.#unread.unshift(head.subarray(room));
-      room -= taken.length;
+      const taken = head.subarray(0, remaining);
+      if (taken.length < head.length) this.#unread.unshift(head.subarray(remaining));
+      remaining -= taken.length;
       const wrongAt = firstMismatch(program.key, this.readBytes, taken);
       if (wrongAt >= 0) onWrongInput(`input of pid ${this.pid} is wrong at byte ${this.readBytes + wrongAt}`);
       this.readBytes += taken.length;

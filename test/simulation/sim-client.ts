@@ -30,7 +30,7 @@ export interface SimClientDeps {
 }
 
 /** Time for the heartbeat (25 s), all acknowledgements, and the retention of closed processes (30 s). */
-const FORGOTTEN_AFTER_MS = 300_000;
+const RELEASED_AFTER_MS = 300_000;
 
 /** How a reader consumes the output of a process. */
 type Pace = "at once" | "slowly" | "by asking";
@@ -76,13 +76,13 @@ export class SimClient {
     await Promise.all(users);
     if (random.chance(0.2)) await this.#pause(random.scaled(1000, 100_000));
     if (this.#deps.checkForgotten && random.chance(0.3) && !this.#isDown) {
-      await this.#pause(FORGOTTEN_AFTER_MS);
+      await this.#pause(RELEASED_AFTER_MS);
       if (!this.#isDown) this.#deps.checkForgotten();
     }
     await this.#leave(client);
   }
 
-  /** The client library has no timer left once it is closed. */
+  /** Number of pending timers of the client library; 0 once it is closed. */
   get pendingTimers(): number {
     return this.#deps.clock.pending(this.name);
   }
@@ -132,7 +132,7 @@ export class SimClient {
     await client.close();
   }
 
-  /** Another client resumes the session and reads all its processes to their end. */
+  /** Resumes the session with another client and reads all its processes to their end. */
   async #succeed(sessionId: string, random: Random): Promise<void> {
     await this.#pause(random.int(0, 15_000));
     this.status = "coming back";
@@ -189,12 +189,12 @@ export class SimClient {
     this.handles.set(processId, `reading ${pace}`);
     await Promise.all([
       pace === "by asking"
-        ? this.#readByAsking(handle, ledger, random.fork())
+        ? this.#readByPolling(handle, ledger, random.fork())
         : this.#readEvents(handle, ledger, isLossless, pace === "slowly" ? random.fork() : null),
       program.input === "none" ? null : this.#feed(handle, program, isEnded, random.fork()),
       random.chance(0.3) ? this.#waitForExit(handle) : null,
       random.chance(0.3) ? this.#signal(handle, random.fork()) : null,
-      isEnded ? this.#endSometime(handle, random.fork()) : null,
+      isEnded ? this.#terminateLater(handle, random.fork()) : null,
     ]);
     this.handles.set(processId, "over");
   }
@@ -245,7 +245,7 @@ export class SimClient {
     if (!ledger.ended) this.#fault(`${handle.processId}: its events ended without an end`);
   }
 
-  async #readByAsking(handle: RemoteProcess, ledger: Ledger, random: Random): Promise<void> {
+  async #readByPolling(handle: RemoteProcess, ledger: Ledger, random: Random): Promise<void> {
     for (let afterSeq = 0; ; ) {
       const result = await handle.read({
         afterSeq,
@@ -313,7 +313,7 @@ export class SimClient {
     if (seen() > 1) this.#fault(`${handle.processId} got a signal ${seen()} times`);
   }
 
-  async #endSometime(handle: RemoteProcess, random: Random): Promise<void> {
+  async #terminateLater(handle: RemoteProcess, random: Random): Promise<void> {
     await this.#pause(random.scaled(1, 40_000));
     const isForced = random.chance(0.5);
     const mode = isForced ? undefined : ({ type: "graceful", timeoutMs: random.scaled(1, 5000) } as const);
@@ -332,7 +332,7 @@ export class SimClient {
     this.handles.set(handle.processId, "over");
   }
 
-  // ---- below
+  // ---- helpers
 
   /** Returns null after an expected failure. */
   async #attempt<T>(what: string, attempt: Promise<T>): Promise<T | null> {

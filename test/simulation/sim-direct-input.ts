@@ -27,7 +27,7 @@ export class Lane {
   #queuedBytes = 0;
   #flightBytes = 0;
   #stalledUntil = 0;
-  #isTakeScheduled = false;
+  #isFlushScheduled = false;
   #isArrivalScheduled = false;
   #hasGrown = false;
   /** Drops all messages silently. */
@@ -52,7 +52,7 @@ export class Lane {
     this.#queue.push({ type: "text", text });
     this.#queuedBytes += text.length;
     this.#hasGrown = true;
-    this.#takeSoon();
+    this.#scheduleFlush();
   }
 
   /** Closes after delivering the queue of the sender. */
@@ -60,7 +60,7 @@ export class Lane {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#queue.push({ type: "end", reason });
-    this.#takeSoon();
+    this.#scheduleFlush();
   }
 
   /** Ends the stream without notice to the sender: buffered bytes are delivered, others are lost. */
@@ -94,7 +94,7 @@ export class Lane {
 
   #arrive(): void {
     const { clock } = this.#options;
-    for (let room = READ_BYTES; room > 0; ) {
+    for (let remaining = READ_BYTES; remaining > 0; ) {
       const head = this.#flight[0];
       if (!head || this.#isDead || !this.#to?.takesInput) break;
       if (Math.max(head.at, this.#stalledUntil) > clock.now) break;
@@ -104,26 +104,26 @@ export class Lane {
         return;
       }
       const { text } = head.entry;
-      room -= text.length;
+      remaining -= text.length;
       this.#flightBytes -= text.length;
       this.#options.onText(text);
       this.#to.receive(text);
     }
-    this.#takeSoon();
+    this.#scheduleFlush();
     this.wake();
   }
 
   /** Flushes at the end of the sender's tick, like a real socket. */
-  #takeSoon(): void {
-    if (this.#isTakeScheduled) return;
-    this.#isTakeScheduled = true;
+  #scheduleFlush(): void {
+    if (this.#isFlushScheduled) return;
+    this.#isFlushScheduled = true;
     this.#options.clock.after(0, () => {
-      this.#isTakeScheduled = false;
-      this.#take();
+      this.#isFlushScheduled = false;
+      this.#flushQueue();
     });
   }
 
-  #take(): void {
+  #flushQueue(): void {
     const { windowBytes } = this.#options;
     for (;;) {
       const next = this.#queue[0];

@@ -9,7 +9,7 @@ import type { Trace } from "./trace.ts";
  */
 export type Mode = "survivable" | "harsh";
 
-/** Stays below a client's 25 s together with a hanging connect and a handshake without response. */
+/** An outage, a hanging connect and a handshake without response together stay below the client's 25 s. */
 const PROTECTED_AFTER_MS = 4000;
 /** Stays below the session TTL of 30 s, of which the client may need 25 s to notice the loss. */
 const SESSION_PROTECTED_AFTER_MS = 1000;
@@ -30,7 +30,7 @@ export class SimFaults {
   readonly #options: SimFaultsOptions;
   readonly #stormUntil: number;
   /** Time at which each client started to reconnect. */
-  readonly #lookingSince = new Map<string, number>();
+  readonly #reconnectingSince = new Map<string, number>();
   /** Time at which the server lost each client's connection. */
   readonly #detachedSince = new Map<string, number>();
   #outage: Outage = "none";
@@ -42,7 +42,7 @@ export class SimFaults {
     const { clock, wire, stormMs } = options;
     this.#stormUntil = clock.now + stormMs;
     wire.outage = (clientName) => this.#outageFor(clientName);
-    wire.onPair = (pair) => this.#greet(pair);
+    wire.onPair = (pair) => this.#scheduleFirstFault(pair);
     wire.onServerLost = (clientName) => {
       if (!this.#detachedSince.has(clientName)) this.#detachedSince.set(clientName, clock.now);
     };
@@ -51,20 +51,20 @@ export class SimFaults {
 
   looking(clientName: string): void {
     const { clock } = this.#options;
-    if (!this.#lookingSince.has(clientName)) this.#lookingSince.set(clientName, clock.now);
+    if (!this.#reconnectingSince.has(clientName)) this.#reconnectingSince.set(clientName, clock.now);
   }
 
   connected(clientName: string): void {
-    this.#lookingSince.delete(clientName);
+    this.#reconnectingSince.delete(clientName);
     this.#detachedSince.delete(clientName);
   }
 
   #isProtected(clientName: string): boolean {
     const { clock, mode } = this.#options;
     if (mode === "harsh") return false;
-    const lookingMs = clock.now - (this.#lookingSince.get(clientName) ?? clock.now);
+    const reconnectingMs = clock.now - (this.#reconnectingSince.get(clientName) ?? clock.now);
     const detachedMs = clock.now - (this.#detachedSince.get(clientName) ?? clock.now);
-    return lookingMs > PROTECTED_AFTER_MS || detachedMs > SESSION_PROTECTED_AFTER_MS;
+    return reconnectingMs > PROTECTED_AFTER_MS || detachedMs > SESSION_PROTECTED_AFTER_MS;
   }
 
   #outageFor(clientName: string): Outage {
@@ -77,12 +77,12 @@ export class SimFaults {
     const waitMs = Math.floor(-Math.log(1 - random.next()) * meanBetweenMs);
     if (clock.now + waitMs > this.#stormUntil) return;
     clock.after(waitMs, () => {
-      this.#strike();
+      this.#breakRandomPair();
       this.#next();
     });
   }
 
-  #strike(): void {
+  #breakRandomPair(): void {
     const { clock, random, trace, wire, mode } = this.#options;
     if (random.chance(0.15)) {
       this.#outage = random.pick(["unreachable", "hangs", mode === "harsh" ? "refused" : "unreachable"]);
@@ -93,26 +93,26 @@ export class SimFaults {
     }
     const pairs = [...wire.pairs].filter(({ clientName }) => !this.#isProtected(clientName));
     const pair = pairs[random.int(0, pairs.length - 1)];
-    if (pair) this.#hit(pair);
+    if (pair) this.#breakPair(pair);
   }
 
-  /** Some connections are broken during the handshake. */
-  #greet(pair: SimPair): void {
+  /** Breaks some connections during the handshake. */
+  #scheduleFirstFault(pair: SimPair): void {
     const { clock, random } = this.#options;
     if (clock.now > this.#stormUntil || !random.chance(0.2)) return;
     clock.after(random.int(0, 400), () => {
-      if (!this.#isProtected(pair.clientName)) this.#hit(pair);
+      if (!this.#isProtected(pair.clientName)) this.#breakPair(pair);
     });
   }
 
-  #hit(pair: SimPair): void {
+  #breakPair(pair: SimPair): void {
     const { random, trace } = this.#options;
     this.count++;
     if (random.chance(0.3)) {
-      const lanes = random.pick(["both", "toServer", "toClient"]);
+      const directions = random.pick(["both", "toServer", "toClient"]);
       const ms = random.scaled(10, 40_000);
-      trace.add(`${pair.name} stalls (${lanes}) for ${ms} ms`);
-      pair.stall(lanes, ms);
+      trace.add(`${pair.name} stalls (${directions}) for ${ms} ms`);
+      pair.stall(directions, ms);
       return;
     }
     const kind = random.pick(["fin", "reset", "clientOnly", "serverOnly", "silent", "oneWay"]);

@@ -24,7 +24,7 @@ export interface HostRecord {
   producedBytes: number;
 }
 
-/** Contains only leaders, because their process groups have no other members. */
+/** Contains only leaders, because simulated process groups have no other members. */
 const EMPTY_TABLE: ProcessTable = {
   descendants: () => [],
   orphanPids: () => [],

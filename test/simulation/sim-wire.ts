@@ -24,7 +24,7 @@ export interface SimWireOptions {
 }
 
 /** Time after which the system reports an unreachable peer. */
-const SYSTEM_GIVES_UP_MS = 120_000;
+const TCP_TIMEOUT_MS = 120_000;
 const CONNECT_TIMEOUT_MS = 10_000;
 
 export type CutKind = "fin" | "reset" | "clientOnly" | "serverOnly" | "silent" | "oneWay";
@@ -52,7 +52,7 @@ export class SimPair {
     this.clientName = clientName;
     this.#clock = clock;
     this.#random = random;
-    const lane = (arrow: string) =>
+    const createDirection = (arrow: string) =>
       new Lane({
         clock,
         random,
@@ -60,8 +60,8 @@ export class SimPair {
         windowBytes: profile.windowBytes,
         onText: (text) => trace.add(`${name} ${arrow} ${text.length} ${text.slice(0, 110)}`),
       });
-    this.#toServer = lane("->");
-    this.#toClient = lane("<-");
+    this.#toServer = createDirection("->");
+    this.#toClient = createDirection("<-");
     const end = (side: "client" | "server") => {
       trace.add(`${name} over at the ${side}`);
       onEnd(this, side);
@@ -85,9 +85,9 @@ export class SimPair {
     this.server.join(this.#toClient, this.#toServer);
   }
 
-  stall(lanes: "both" | "toServer" | "toClient", ms: number): void {
-    if (lanes !== "toClient") this.#toServer.stall(ms);
-    if (lanes !== "toServer") this.#toClient.stall(ms);
+  stall(directions: "both" | "toServer" | "toClient", ms: number): void {
+    if (directions !== "toClient") this.#toServer.stall(ms);
+    if (directions !== "toServer") this.#toClient.stall(ms);
   }
 
   cut(kind: CutKind): void {
@@ -101,25 +101,25 @@ export class SimPair {
         this.#later(200, () => this.server.ended("connection reset by peer"));
         return;
       case "clientOnly":
-        // Its messages may still arrive, even after messages on its next connection.
+        // Messages of the cut connection may still arrive, even after messages of the client's next connection.
         if (this.#random.chance(0.5)) this.#toServer.kill();
         this.client.ended("connection reset by peer");
         this.#toClient.kill();
-        this.#giveUp(this.server);
+        this.#timeOutLater(this.server);
         return;
       case "serverOnly":
-        // Its messages arrive within a second or never, because the session ends before the client notices.
+        // These messages arrive within a second or never, because the session ends before the client notices.
         if (this.#random.chance(0.5)) this.#toClient.kill();
         else this.#later(1000, () => this.#toClient.kill());
         this.server.ended("connection reset by peer");
         this.#toServer.kill();
-        this.#giveUp(this.client);
+        this.#timeOutLater(this.client);
         return;
       case "silent":
         this.#toServer.kill();
         this.#toClient.kill();
-        this.#giveUp(this.client);
-        this.#giveUp(this.server);
+        this.#timeOutLater(this.client);
+        this.#timeOutLater(this.server);
         return;
       case "oneWay": {
         // Without acknowledgements, the other direction ends soon as well.
@@ -128,15 +128,15 @@ export class SimPair {
           : [this.#toClient, this.#toServer];
         first.kill();
         this.#later(20_000, () => second.kill());
-        this.#giveUp(this.client);
-        this.#giveUp(this.server);
+        this.#timeOutLater(this.client);
+        this.#timeOutLater(this.server);
         return;
       }
     }
   }
 
-  #giveUp(end: SimConnection): void {
-    this.#clock.after(SYSTEM_GIVES_UP_MS, () => end.ended("connection timed out"));
+  #timeOutLater(end: SimConnection): void {
+    this.#clock.after(TCP_TIMEOUT_MS, () => end.ended("connection timed out"));
   }
 
   #later(maxMs: number, fn: () => void): void {
@@ -153,7 +153,7 @@ export class SimWire {
   outage: (clientName: string) => Outage = () => "none";
   /** Reports whether the server's side of the client's newest connection is closed. */
   onServerLost: (clientName: string) => void = () => undefined;
-  /** A connection was opened. */
+  /** Called after a connection is opened. */
   onPair: (pair: SimPair) => void = () => undefined;
   connections = 0;
   readonly #newest = new Map<string, SimPair>();

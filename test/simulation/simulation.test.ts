@@ -3,17 +3,17 @@ import { describe, test } from "node:test";
 import { FAILED_SEEDS } from "./failed-seeds.ts";
 import { simulate } from "./simulation.ts";
 
-/** `npm run simulate` runs thousands; this many keep the simulator itself in working order. */
+/** Number of seeds in `npm test`, enough to test the simulator itself. `npm run simulate` runs thousands. */
 const SEEDS = 100;
 
-describe("a simulated network, from a seed", () => {
-  test(`breaks no promise in ${SEEDS} runs`, async () => {
+describe("a simulation from a seed", () => {
+  test(`violates no invariant in ${SEEDS} runs`, async () => {
     const total = { connections: 0, faults: 0, processes: 0, bytes: 0 };
     for (let seed = 1; seed <= SEEDS; seed++) {
       const { counts } = await pass(seed);
       for (const key of ["connections", "faults", "processes", "bytes"] as const) total[key] += counts[key];
     }
-    // A run in which nothing happens proves nothing.
+    // Without enough connections, faults and processes the runs would prove nothing.
     assert.ok(total.connections > 2 * SEEDS && total.faults > 5 * SEEDS, JSON.stringify(total));
     assert.ok(total.processes > SEEDS && total.bytes > 1000 * SEEDS, JSON.stringify(total));
   });

@@ -104,7 +104,7 @@ class Simulation {
           mode,
           hasAcks: !profile.withoutAcks,
           logLimits: randomLimits(clientBytes),
-          checkForgotten: clients === 1 ? () => this.#checkForgotten() : null,
+          checkForgotten: clients === 1 ? () => this.#checkReleased() : null,
           onFault,
         }),
     );
@@ -156,10 +156,10 @@ class Simulation {
   /** Runs events one by one until `isDone`, or until none is left; checks everything after each. */
   async #advance(isDone: () => boolean): Promise<void> {
     const until = this.#startedAt + MAX_SIMULATED_MS;
-    await settled();
+    await runPendingReactions();
     while (!isDone() && this.#found.length === 0) {
       if (!this.#clock.step(until)) return;
-      await settled();
+      await runPendingReactions();
       this.#checkBounds();
       if (++this.#steps > MAX_STEPS) this.#onFault("never comes to rest");
     }
@@ -167,14 +167,14 @@ class Simulation {
 
   /** Checks that memory for slow or dead peers is bounded. */
   #checkBounds(): void {
-    const most = 2 * this.#retainedBytes + QUEUED_MOST_BYTES;
+    const most = 2 * this.#retainedBytes + MAX_QUEUED_BYTES;
     for (const [processId, { process }] of this.#host.records)
       if (process.log.retainedBytes > most)
         this.#onFault(`${process.log.retainedBytes} bytes are retained of ${processId}, more than ${most}`);
   }
 
   /** Checks that a session with only ended and acknowledged processes uses no further memory. */
-  #checkForgotten(): void {
+  #checkReleased(): void {
     const timers = this.#clock.pending("server");
     if (timers > 0) this.#onFault(`${timers} timers of the server run for processes that are long over`);
     for (const [processId, { process }] of this.#host.records)
@@ -203,7 +203,7 @@ class Simulation {
 }
 
 /** Queue of a pump (2 MiB) and content of one pipe. */
-const QUEUED_MOST_BYTES = 2 * 1024 * 1024 + 128 * 1024;
+const MAX_QUEUED_BYTES = 2 * 1024 * 1024 + 128 * 1024;
 
 function randomProfile(random: Random): WireProfile {
   return {
@@ -220,6 +220,6 @@ function randomLimits(retainedBytes: number): Partial<EventLogLimits> {
 }
 
 /** Runs all pending promise reactions. */
-function settled(): Promise<void> {
+function runPendingReactions(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }

@@ -1,7 +1,7 @@
 import type { SimClock } from "./sim-clock.ts";
 
 /** Maximum number of retained lines. */
-const KEPT_LINES = 400;
+const MAX_LINES = 400;
 
 /** Trace of a run. The digest covers all lines; only the last ones are retained. */
 export class Trace {
@@ -22,7 +22,7 @@ export class Trace {
       this.#digest = Math.imul(this.#digest ^ full.charCodeAt(at), 0x01000193) >>> 0;
     this.#count++;
     this.#lines.push(full);
-    if (this.#lines.length > 2 * KEPT_LINES) this.#lines.splice(0, KEPT_LINES);
+    if (this.#lines.length > 2 * MAX_LINES) this.#lines.splice(0, MAX_LINES);
   }
 
   /** Digest of all events, their order and their times. */

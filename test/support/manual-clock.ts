@@ -40,7 +40,7 @@ export class ManualClock implements Clock {
   async advance(ms: number): Promise<void> {
     const until = this.#now + ms;
     for (;;) {
-      await settle();
+      await runPromiseReactions();
       const next = this.#firstTimer();
       if (!next || next.at > until) break;
       this.#timers.delete(next);
@@ -48,7 +48,7 @@ export class ManualClock implements Clock {
       next.fn();
     }
     this.#now = until;
-    await settle();
+    await runPromiseReactions();
   }
 
   #firstTimer(): ManualTimer | null {
@@ -64,6 +64,6 @@ export class ManualClock implements Clock {
   }
 }
 
-async function settle(): Promise<void> {
-  for (let turn = 0; turn < 10; turn++) await Promise.resolve();
+async function runPromiseReactions(): Promise<void> {
+  for (let tick = 0; tick < 10; tick++) await Promise.resolve();
 }

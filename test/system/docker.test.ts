@@ -9,8 +9,8 @@ const has = (name: string) => spawnSync(name, ["--version"]).status === 0;
 const isPossible = process.getuid?.() === 0 && ["docker", "podman", "crun"].every(has);
 
 /**
- * Docker's CLI on podman's daemon, with a container of this machine's programs. It runs in a separate mount namespace
- * with cgroups of version 2 alone, because crun supports no others.
+ * Docker's CLI on podman's daemon, with a container that holds the programs of this machine. The test runs in a
+ * separate mount namespace with cgroups of version 2 only, because crun supports no others.
  */
 const SCRIPT = `
 umount /sys/fs/cgroup/unified 2>/dev/null; umount -l /sys/fs/cgroup 2>/dev/null

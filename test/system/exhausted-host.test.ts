@@ -8,7 +8,7 @@ import { until } from "../support/system/until.ts";
 
 const DESCRIPTORS = 96;
 
-/** A server under a resource limit, given as an argument of the shell's `ulimit`. */
+/** Starts a server under a resource limit; `limit` is an argument of the shell's `ulimit`. */
 function limited(limit: string): Promise<ServeChild> {
   const script = `ulimit ${limit} && exec "$0" serve "$@"`;
   return new ServeChild(["--listen", "ws://127.0.0.1:0", "--detached-session-ttl", "0"], {
@@ -17,7 +17,7 @@ function limited(limit: string): Promise<ServeChild> {
 }
 
 describe("a host with exhausted resources", () => {
-  test("without descriptors a start is refused with the error's name, and works again once some are free", async () => {
+  test("a start without free descriptors fails with the system error, and succeeds once descriptors are free", async () => {
     await using server = await limited(`-n ${DESCRIPTORS}`);
     const client = await server.connect();
     await client.handshake();
@@ -49,7 +49,7 @@ describe("a host with exhausted resources", () => {
     await client.close();
   });
 
-  test("a write to a full disk is refused with its error, and the next write works", async () => {
+  test("a write to a full disk fails with the system error, and the next write succeeds", async () => {
     using scratch = scratchDirectory();
     await using server = await serve();
     const client = await server.connect();

@@ -32,13 +32,13 @@ describe("a read of a process's output that fails", { skip: missing ?? false, ti
       const failed = await lastEvent(process);
       assert.ok(failed?.type === "failed");
       assert.deepEqual([failed.message, failed.error.code], [FAILURE, "FAILED"]);
-      // The server can no longer read its output, so it ends the process; other processes continue.
+      // The server can no longer read the output, so it terminates the process; other processes continue.
       await until("one process below the server", () => descendantsOf(server.serverPid()).length === 1);
       await healthy.write("still here\n");
       await healthy.waitFor("still here");
     });
 
-    test(`is reported to a client without the extension by the end it knows: ${kind}`, async () => {
+    test(`is reported as exited and closed to a client without the extension: ${kind}`, async () => {
       await using server = await serve();
       await using client = await server.connect();
       await client.handshake();
@@ -57,7 +57,7 @@ describe("a read of a process's output that fails", { skip: missing ?? false, ti
     });
   }
 
-  test("is reported once as an exit to a client of the first generation", async () => {
+  test("is reported once as an exit to a v0 client", async () => {
     await using server = await serve();
     await using client = await server.connect();
     await client.handshake();
@@ -81,7 +81,7 @@ describe("a read of a process's output that fails", { skip: missing ?? false, ti
   });
 });
 
-/** The pipes and terminals a program reads from, as `/proc` names them. */
+/** Returns the readable descriptors of a process with their targets in `/proc/PID/fd`. */
 function outputsOf(pid: number): Map<string, string> {
   const names = new Map<string, string>();
   for (const fd of readdirSync(`/proc/${pid}/fd`)) {
@@ -90,13 +90,13 @@ function outputsOf(pid: number): Map<string, string> {
       const isReadable = (Number.parseInt(flags ?? "1", 8) & 3) !== 1;
       if (isReadable) names.set(fd, readlinkSync(`/proc/${pid}/fd/${fd}`));
     } catch {
-      // Closed meanwhile.
+      // The process closed this descriptor meanwhile.
     }
   }
   return names;
 }
 
-/** Every read of the first pipe or terminal fails that a server has opened since to read from. */
+/** Makes every read fail of the first pipe or terminal that the server opened after `before`. */
 function failingRead(pid: number, before: Map<string, string>): Promise<InjectedFault> {
   const opened = [...outputsOf(pid)].filter(([fd, name]) => before.get(fd) !== name).map(([, name]) => name);
   const path = opened.find((name) => /^(pipe:|.*ptmx)/.test(name));

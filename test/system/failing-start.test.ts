@@ -4,7 +4,7 @@ import { whyNoStrace } from "../support/faults/injected-faults.ts";
 import { PROCWIRE, ServeChild } from "../support/servers/serve.ts";
 import { until } from "../support/system/until.ts";
 
-/** System calls that a server needs to start, and its error when one of them fails. */
+/** System calls that a server needs to start, and the error message of the server when one fails. */
 const FAULTS: readonly { syscall: string; error: string; says: RegExp }[] = [
   { syscall: "socket", error: "EMFILE", says: /too many open files/i },
   { syscall: "bind", error: "EACCES", says: /permission denied/i },

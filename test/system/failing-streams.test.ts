@@ -11,7 +11,7 @@ import { skipUnless } from "../support/system/skip-unless.ts";
 import { until } from "../support/system/until.ts";
 
 const SOURCE = join(import.meta.dirname, "..", "fixtures", "native", "failing-io.c");
-const FAULTY_PATIENCE_MS = 2500;
+const FAULTY_TIMEOUT_MS = 2500;
 const CALLS = [1, 2, 4];
 
 const { S_IFIFO, S_IFSOCK, S_IFCHR, S_IFREG } = constants;
@@ -53,12 +53,12 @@ describe("every read and write fails once", { skip }, () => {
         for (const call of CALLS) {
           give(order, [pid, Number(isWrite), kind, call, error, 0]);
           const leave = new AbortController();
-          const patience = setTimeout(() => leave.abort(), FAULTY_PATIENCE_MS);
+          const timeout = setTimeout(() => leave.abort(), FAULTY_TIMEOUT_MS);
           const outcome = await useEverything(server, leave.signal, scratch.path).then(
             () => "done",
             (problem: unknown) => String(problem),
           );
-          clearTimeout(patience);
+          clearTimeout(timeout);
           t.diagnostic(`call ${call}: ${outcome.slice(0, 120)}`);
           assert.doesNotMatch(outcome, /internal error/, "an error says what failed");
           failed += failures(order);

@@ -6,9 +6,9 @@ import { isIdle, useEverything } from "../support/system/exercise-all-features.t
 import { descendantsOf, openDescriptors } from "../support/system/process-stats.ts";
 import { until } from "../support/system/until.ts";
 
-/** How long a client waits for a call that may never be answered before it leaves. */
-const FAULTY_PATIENCE_MS = 2500;
-/** The first, the second and a later call of each thread, so that every step meets its fault in turn. */
+/** Timeout of a call that may never get a response. */
+const FAULTY_TIMEOUT_MS = 2500;
+/** The fault hits the first, the second and a later call of each thread, so that it hits different steps. */
 const CALLS = [1, 2, 3, 5];
 
 /** System calls that can fail between a connection and a process, and their errors. */
@@ -55,11 +55,11 @@ describe("every system call fails once", { skip: missing ?? false }, () => {
             () => "done",
             (problem: unknown) => String(problem),
           );
-          const patience = setTimeout(() => leave.abort(), FAULTY_PATIENCE_MS);
+          const timeout = setTimeout(() => leave.abort(), FAULTY_TIMEOUT_MS);
           const outcome = await using;
           t.diagnostic(`call ${when}: ${outcome.slice(0, 120)}`);
           assert.doesNotMatch(outcome, /internal error/, "an error says what failed");
-          clearTimeout(patience);
+          clearTimeout(timeout);
           await fault[Symbol.asyncDispose]();
           injected += fault.injected;
           assert.equal(server.child.exitCode, null, `the server ended: ${server.stderr}`);

@@ -9,11 +9,11 @@ import { skipUnless } from "../support/system/skip-unless.ts";
 const isThere = spawnSync("promtool", ["--version"]).error === undefined;
 const skip = skipUnless(isThere, "promtool is missing; `npm run setup:debian -- prometheus` installs it");
 
-test("promtool finds no fault in what /metrics answers", { skip }, async () => {
+test("promtool reports no problem in the response of /metrics", { skip }, async () => {
   await using server = await new ServeChild(["--listen", "ws://127.0.0.1:0", "--metrics"]).listening();
   await using client = await server.connect();
   await client.handshake();
-  // So that counters by reason and by status, and histograms by method, have samples.
+  // These requests give samples to counters by reason and by status, and to histograms by method.
   await client.start("p", sh("echo done"));
   await client.finished("p");
   const base = server.url.replace(/^ws/, "http");

@@ -12,7 +12,7 @@ describe("starting a program where the kernel or an emulator refuses vfork", {
   skip: skipUnless(noStrace === null, `REFUSED VFORKS ARE NOT TESTED: ${noStrace}`),
 }, () => {
   test("falls back to fork, with the same results", () => {
-    // Only the addon calls clone; Node's threads are made by clone3. Of the addon's thread the first call fails.
+    // Only the addon calls clone, because Node creates threads with clone3. The first call of the addon's thread fails.
     const inject = ["-f", "-qq", "-e", "trace=clone", "-e", "inject=clone:error=EINVAL:when=1"];
     const { stdout, stderr } = spawnSync("strace", [...inject, process.execPath, fixture], {
       encoding: "utf8",

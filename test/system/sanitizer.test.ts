@@ -33,7 +33,7 @@ describe("the addon under AddressSanitizer and UndefinedBehaviorSanitizer", () =
         // Checks only processes that this test starts, not the test runner.
         NODE_TEST_CONTEXT: undefined,
         LD_PRELOAD: library ?? "",
-        // Node itself never frees everything; what counts here is use after free and out of bounds.
+        // Node itself never frees all memory. The test detects use after free and out-of-bounds access, not leaks.
         ASAN_OPTIONS: "detect_leaks=0",
         PROCWIRE_NATIVE_SPAWNER: addon,
       },

@@ -24,7 +24,7 @@ describe("a host behind a real sshd", OPTIONS, () => {
   const cli = (...args: string[]) =>
     runCli(args, { cwd: sshd.place.folder, env: { PATH: sshd.path }, stdin: "typed\n" });
 
-  test("runs a command as if it ran here, on a server that is started for it", async () => {
+  test("runs a command like a local command, on a server that starts on demand", async () => {
     const words = ["--connect", sshd.url, "--wait", "20", "--", "sh", "-c", "cat; echo problem >&2; exit 7"];
     const { code, stdout, stderr } = await cli("run", ...words);
     assert.deepEqual([code, stdout, stderr], [7, "typed\n", "problem\n"]);
@@ -32,7 +32,7 @@ describe("a host behind a real sshd", OPTIONS, () => {
     assert.match(listed.stdout, /exit 7/);
   });
 
-  test("loses and doubles nothing while its connection is killed twenty times, on either side", async () => {
+  test("loses and duplicates no output while its connection is killed twenty times, on either side", async () => {
     await using client = await NodeExecServerClient.connectWebSocket({ url: sshd.url });
     await carryThroughCuts(client, {
       bytes: 30_000_000,
@@ -78,7 +78,7 @@ describe("a host behind a real sshd", OPTIONS, () => {
     assert.ok(programs.length > 0 && programs.every((words) => words.startsWith(`${bare.home}/.local/share/`)));
   });
 
-  test("leaves nothing of ssh behind", async () => {
+  test("leaves no ssh process behind", async () => {
     await until("every connection is gone", () => sshd.sessions().length === 0);
   });
 });

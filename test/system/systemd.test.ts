@@ -13,8 +13,8 @@ const fixture = (name: string) => join(import.meta.dirname, "..", "fixtures", "s
 const isReady = process.getuid?.() === 0 && spawnSync("systemd", ["--version"]).status === 0;
 
 /**
- * The unit as it is shipped, but for where its programs and its socket are, and without what a user's systemd cannot do:
- * the three lines that hide parts of the system.
+ * Returns the shipped unit with the paths of this checkout, and without the three `Protect` lines that a user's systemd
+ * does not support.
  */
 function unitHere(): string {
   const unit = readFileSync(join(import.meta.dirname, "../../examples/systemd/procwire.service"), "utf8");
@@ -26,12 +26,12 @@ function unitHere(): string {
     .replace("[Service]\n", `[Service]\nEnvironment=PATH=${dirname(process.execPath)}:/usr/bin:/bin\n`);
 }
 
-test("under a real systemd the unit is active when it listens, believes its main process alone, hands over on reload, and leaves nothing when it stops", {
+test("the systemd unit is active once it listens, ignores forged states, restarts hot on reload, and leaves no process when it stops", {
   timeout: 600_000,
   skip: NO_SUPERVISOR || skipUnless(isReady, "this needs root and systemd"),
 }, async () => {
-  using folder = scratchDirectory();
-  const path = join(folder.path, "procwire.service");
+  using directory = scratchDirectory();
+  const path = join(directory.path, "procwire.service");
   writeFileSync(path, unitHere());
   const [readUnits, enable, reload, ...more] = documentedCommands(
     "docs/persistent-processes.md",
@@ -43,7 +43,7 @@ test("under a real systemd the unit is active when it listens, believes its main
   const { stdout } = await promisify(execFile)(fixture("run-unit.sh"), run);
   assert.deepEqual(stdout.trim().split("\n"), [
     "started: active, listening",
-    // A state that a process other than the main one sends.
+    // Another process than the main process sends this state, and systemd ignores it.
     "forged: '', active",
     "reloaded: another server",
     "handing over: reloading",

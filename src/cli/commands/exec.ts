@@ -180,7 +180,7 @@ function isSandboxMissing(error: unknown): boolean {
   return error instanceof Error && isSandboxMissing(error.cause);
 }
 
-/** Jobs of this run, and jobs that those start, share one limiter. */
+/** Creates the tool that starts jobs. All jobs of this run, including nested jobs, share one rate limiter. */
 async function spawnTool(
   context: RunContext,
   config: ExecConfig,

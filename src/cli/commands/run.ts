@@ -262,7 +262,7 @@ async function exitCodeOf(end: ForegroundEnd, child: ExecProcess): Promise<numbe
   }
 }
 
-/** The parent of this program sees the same exit as if it had run the command itself. */
+/** Exits like the command, so that the parent process sees the same exit code or signal. */
 async function exitLike(signal: string, exitCode: number): Promise<number> {
   if (!isSignal(signal) || !REPEATED_SIGNALS.has(signal)) return exitCode;
   process.kill(process.pid, signal);

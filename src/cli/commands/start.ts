@@ -33,7 +33,7 @@ export const command: Command = {
     const host = createLocalHost({ log, subreaper: true, keepFreedMemory: true });
     const server = new ExecServer({ ...host, metrics: new ServerMetrics() });
     startLibuvThreads();
-    // The jobs that `procwire jobs` lists in this directory.
+    // The console shows the jobs that `procwire jobs` lists in this directory.
     const directory = jobsDirectory(process.env, process.cwd());
     const jobs = startJobsThread({ directory, databaseUrl: process.env[DATABASE_URL_VARIABLE] || undefined });
     const listening = await listenOnFreePort(server, { auth, web: { directory: consoleAssetsPath(), jobs } });

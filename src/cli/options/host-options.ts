@@ -8,9 +8,9 @@ import { parseChoice } from "./parse-options.ts";
 export interface HostValues {
   cwd: string | undefined;
   values: ConnectValues;
-  /** Open a new session when the server lost the session. */
+  /** Whether to open a new session after the server lost the session. */
   reopens?: boolean | undefined;
-  /** Local host only: users can attach to the terminals. */
+  /** Whether users can attach to the terminals. Only for the local host. */
   attachable?: boolean | undefined;
   secretFilter: SecretFilterOptions;
   /** Token and secret files of this program besides `--token-file`. */

@@ -3,7 +3,7 @@ import { standardStream } from "../../server/lifecycle/stdio-stream.ts";
 import { onSignals } from "../terminal/raw-terminal.ts";
 import { forceExit } from "./forced-exit.ts";
 
-/** SIGINT or SIGTERM ended the command. */
+/** Thrown when SIGINT or SIGTERM ends the command. */
 export class InterruptedError extends Error {
   override readonly name = "InterruptedError";
   readonly signal: "SIGINT" | "SIGTERM";

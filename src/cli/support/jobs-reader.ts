@@ -4,7 +4,7 @@ import type { Worker } from "node:worker_threads";
 import type { JobsQuery, JobsResult } from "../../protocol/console-job-schemas.ts";
 import type { JobsQueryHandler } from "../../server/console/jobs-http-api.ts";
 
-/** Location of the jobs that the console shows. */
+/** Directory or database of the jobs that the console shows. */
 export interface JobsLocation {
   /** Directory of the jobs, one subdirectory per job. */
   directory: string;

@@ -36,7 +36,7 @@ const INSTALL_SCRIPT = [
 ].join("; ");
 
 export interface InstallOptions {
-  /** Install without confirmation. */
+  /** Whether to install without confirmation. */
   assumeYes: boolean;
   /** Path of the package for the platform of the remote host. Default: search. */
   from?: string | undefined;

@@ -1,4 +1,4 @@
-/** Shown in place of content that failed to load. */
+/** Error message in place of content that failed to load. */
 export function ErrorView({ title, reason }: { title: string; reason: string }) {
   return (
     <>

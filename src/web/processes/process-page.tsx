@@ -209,7 +209,7 @@ export function ProcessPage({
       <div class="keys" role="toolbar" aria-label="Keys">
         <ActionButton
           label="Ctrl"
-          keepsFocus
+          shouldKeepFocus
           isPressed={isCtrl}
           disabledReason={cannotType}
           onClick={() => {
@@ -221,7 +221,7 @@ export function ProcessPage({
           <ActionButton
             key={name}
             label={name}
-            keepsFocus
+            shouldKeepFocus
             disabledReason={cannotType}
             onClick={() => act(() => process.write(new TextEncoder().encode(text)))}
           />
@@ -288,7 +288,7 @@ function ActionButton({
   label,
   danger = false,
   isPressed,
-  keepsFocus = false,
+  shouldKeepFocus = false,
   disabledReason,
   onClick,
 }: {
@@ -297,7 +297,7 @@ function ActionButton({
   /** Whether a modifier key stays pressed until the next key. */
   isPressed?: boolean;
   /** Keeps the focus in the terminal, so that the on-screen keyboard stays open. */
-  keepsFocus?: boolean;
+  shouldKeepFocus?: boolean;
   disabledReason: string | undefined;
   onClick: () => void;
 }) {
@@ -308,7 +308,7 @@ function ActionButton({
       aria-pressed={isPressed}
       disabled={disabledReason !== undefined}
       title={disabledReason}
-      onMouseDown={(event) => keepsFocus && event.preventDefault()}
+      onMouseDown={(event) => shouldKeepFocus && event.preventDefault()}
       onClick={onClick}
     >
       {label}

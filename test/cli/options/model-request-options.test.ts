@@ -3,7 +3,14 @@ import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { suite, test } from "node:test";
 import { FanoutHarness } from "../../fanout/fanout-harness.ts";
-import { inputItems, inputTexts, refusal, report, answer as said, says } from "../../support/models/mock-responses.ts";
+import {
+  inputItems,
+  inputTexts,
+  refusal,
+  report,
+  answer as respond,
+  says,
+} from "../../support/models/mock-responses.ts";
 
 const ONE_ROW = "name\nTom\n";
 
@@ -26,7 +33,7 @@ suite("what a job asks for in its requests", { concurrency: 4 }, () => {
   test("the fallback model receives only the rows that the model refuses or never answers", async () => {
     await using harness = await FanoutHarness.open((request) => {
       if (request.body.model === "big" || request.item?.itemId === "row-1") return report(request);
-      return request.item?.itemId === "row-2" ? said(refusal("no")) : says("hm");
+      return request.item?.itemId === "row-2" ? respond(refusal("no")) : says("hm");
     });
     const { summary } = await harness.run({ settings: { maxAttempts: 2, fallbackModel: "big" } });
     assert.equal(summary.job.status, "completed");
@@ -38,7 +45,7 @@ suite("what a job asks for in its requests", { concurrency: 4 }, () => {
   });
 
   test("a row that the fallback cannot answer either has failed", async () => {
-    await using harness = await FanoutHarness.open(() => said(refusal("never")));
+    await using harness = await FanoutHarness.open(() => respond(refusal("never")));
     const { summary } = await harness.run({ table: ONE_ROW, settings: { fallbackModel: "big" } });
     assert.deepEqual(summary.failuresByClass, [["refused", 1]]);
     assert.equal(harness.mock.requests.length, 2);

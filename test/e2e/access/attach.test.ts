@@ -1,4 +1,4 @@
-/** Several sessions on one real process, over real sockets of both kinds and in one program. */
+/** Several sessions on one real process, over TCP sockets, unix sockets and an in-process connection. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -18,7 +18,7 @@ import { until } from "../../support/system/until.ts";
 
 interface Place extends AsyncDisposable {
   connect(options?: ExecServerClientOptions): Promise<ExecServerClient>;
-  /** The URL that other clients connect to; null in one program. */
+  /** The URL that other clients connect to; null for an in-process server. */
   url: string | null;
 }
 
@@ -69,13 +69,13 @@ interface Seen {
   exitCode: number | null;
 }
 
-/** Every event of a process, until its end. */
-async function follow(process: RemoteProcess, isKept = true): Promise<Seen> {
+/** Collects every event of a process until it is closed. */
+async function follow(process: RemoteProcess, isTextCollected = true): Promise<Seen> {
   const seen: Seen = { text: "", bytes: 0, gapBytes: 0, exitCode: null };
   for await (const event of process.events({ lossless: true })) {
     if (event.type === "output") {
       seen.bytes += event.chunk.length;
-      if (isKept) seen.text += Buffer.from(event.chunk).toString("latin1");
+      if (isTextCollected) seen.text += Buffer.from(event.chunk).toString("latin1");
     }
     if (event.type === "gap") seen.gapBytes += event.bytes ?? 0;
     if (event.type === "exited") seen.exitCode = event.exitCode;
@@ -88,12 +88,12 @@ const bytes = (text: string) => new TextEncoder().encode(text);
 
 for (const [name, skip, open] of PLACES) {
   describe(`over ${name}`, { skip }, () => {
-    test("a list gives what a process waits for, its limits and why it ended, to clients that asked for an extension", async () => {
+    test("process/list returns the awaited input, limits and exit reason of a process to clients that requested the extension", async () => {
       await using place = await open();
       await using client = await place.connect();
       const limits = { wallTimeMs: 60_000 };
       const secret = await start(client, "stty -echo; read -r word; exit 3", { tty: true, limits });
-      // Within one process an unset member is present as undefined.
+      // An in-process server returns unset members as undefined; JSON drops them.
       const status = async () => JSON.parse(JSON.stringify((await client.list())[0]?.status));
       await until("it waits for a secret", async () => (await status()).awaits === "secret");
       assert.deepEqual(await status(), { limits, awaits: "secret" });
@@ -101,7 +101,7 @@ for (const [name, skip, open] of PLACES) {
       await secret.wait();
       assert.deepEqual(await status(), { limits, exitReason: "exited" });
       if (place.url === null) return;
-      // A client that asked for no extension sees the list it knows.
+      // A client without the extension receives a list without `status`.
       await using plain = new WireClient(await webSocketWire(place.url));
       await plain.handshake();
       const { processes } = await plain.call("process/list", { allSessions: true });
@@ -140,7 +140,7 @@ for (const [name, skip, open] of PLACES) {
       assert.deepEqual(driverChanges.slice(0, 4), ["attached", "none", "attached", "attached"]);
     });
 
-    test("the driver's terminal is the process's", async () => {
+    test("the terminal size of the driver is the terminal size of the process", async () => {
       await using place = await open();
       await using owner = await place.connect();
       const own = await start(owner, "trap 'stty size' WINCH; stty size; while :; do sleep 0.02; done", {
@@ -157,7 +157,7 @@ for (const [name, skip, open] of PLACES) {
       await driver.terminate();
     });
 
-    test("detaching leaves the process alone; disposing of an attached one does too", async () => {
+    test("a process keeps running when a driver detaches and when an attached process object is disposed", async () => {
       await using place = await open();
       await using owner = await place.connect();
       const own = await start(owner, "read x; echo $x", { pipeStdin: true });
@@ -188,7 +188,7 @@ for (const [name, skip, open] of PLACES) {
       }
     });
 
-    test("a process is killed by its handle", async () => {
+    test("a client kills a process by its handle", async () => {
       await using place = await open();
       await using owner = await place.connect();
       await using other = await place.connect();
@@ -264,7 +264,7 @@ for (const [name, skip, open] of PLACES) {
 
 for (const kind of SOCKET_KINDS) {
   describe(`over ${kind}, with cut connections`, { skip: missing(kind) }, () => {
-    test("a driver's connection is cut again and again below a live handle", async () => {
+    test("a driver loses and duplicates no input when its connection is cut repeatedly", async () => {
       const { url, close } = await serveOn(kind);
       await using proxy = await CuttingProxy.to(url);
       await using owner = await SocketClient.connectWebSocket({ url });
@@ -287,7 +287,7 @@ for (const kind of SOCKET_KINDS) {
       await close();
     });
 
-    test("a viewer that never reads its socket does not slow the flood, and costs bounded memory", async () => {
+    test("a viewer that never reads its socket does not slow bulk output, and uses bounded memory", async () => {
       const { url, close } = await serveOn(kind);
       await using owner = await SocketClient.connectWebSocket({ url });
       const total = 96 * 1024 * 1024;

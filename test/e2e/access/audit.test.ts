@@ -1,4 +1,4 @@
-/** `--audit FILE` of a real server: who did what to which process. */
+/** `--audit FILE` of a real server: one line per decision, with the principal and the process. */
 import assert from "node:assert/strict";
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -20,7 +20,7 @@ const without = (line: Line | undefined, ...keys: string[]) =>
   Object.fromEntries(Object.entries(line ?? {}).filter(([key]) => !keys.includes(key)));
 
 describe("an audited server", () => {
-  test("has a line for each start, write, signal, attach, take-over and end, with the principal and the process", async () => {
+  test("logs each start, write, signal, attach, takeover and end with the principal and the process", async () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "audit.jsonl");
     const tokens = ["t".repeat(40), "o".repeat(40)].map((token, at) => {
@@ -69,7 +69,7 @@ describe("an audited server", () => {
     assert.doesNotMatch(readFileSync(path, "utf8"), /aGVsbG8|hello|tttt|oooo/);
   });
 
-  test("logs first-generation processes too, and reopens its file when that is moved", async () => {
+  test("logs v0 processes too, and creates a new file after its file was moved", async () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "audit.jsonl");
     await using server = await serve("--audit", path);

@@ -50,7 +50,7 @@ async function listed(client: WireClient, params: object = { allSessions: true }
 const idsOf = (processes: Listed[]) => processes.map(({ processId }) => processId);
 
 describe("a listing", () => {
-  test("names processes by a handle, and no session", async () => {
+  test("shows the handle of each process, and no session id", async () => {
     await using server = await serve();
     await using owner = await server.connect();
     await owner.handshake();
@@ -87,7 +87,7 @@ describe("a listing", () => {
     }
   });
 
-  test("a start is answered with the handle only for a client that asked for an extension", async () => {
+  test("process/start returns the handle only to a client that requested the extension", async () => {
     await using server = await serve();
     await using plain = await server.connect();
     await plain.handshake();
@@ -149,7 +149,7 @@ describe("a signed token's subject", () => {
       await client.outputContains(processId, "got alice");
   });
 
-  test("owns its sessions; another principal's session is answered like an unknown one", async () => {
+  test("owns its sessions; a request for another principal's session fails like one for an unknown session", async () => {
     await using server = await signed();
     await using alice = await server.connect(bearer({ sub: "alice" }));
     await alice.handshake();
@@ -175,7 +175,7 @@ describe("a signed token's subject", () => {
     assert.deepEqual(idsOf(await listed(again)), ["hers"]);
   });
 
-  test("that is missing makes one principal for all such tokens, apart from every other", async () => {
+  test("if missing, is one common principal for all such tokens, distinct from every named principal", async () => {
     await using server = await signed();
     await using one = await server.connect(bearer({}));
     await one.handshake();
@@ -190,7 +190,7 @@ describe("a signed token's subject", () => {
     }
   });
 
-  test("with the operator's claim sees and takes over all sessions, and only with the claim that was named", async () => {
+  test("sees and takes over all sessions if the token has exactly the configured operator claim", async () => {
     await using server = await signed("--operator-claim", "role=operator");
     await using alice = await server.connect(bearer({ sub: "alice" }));
     await alice.handshake();
@@ -239,7 +239,7 @@ test("the operator's token sees all sessions; other principals do not see each o
   assert.deepEqual([idsOf(seen), seen[0]?.principal], [["theirs"], undefined]);
 });
 
-test("an operator's token needs authentication, and to be long enough", async () => {
+test("the server rejects an operator token without authentication, and an operator token below 32 bytes", async () => {
   const alone = new ServeChild(["--listen", "ws://127.0.0.1:0", "--operator-token-file", file("op", OPERATOR_TOKEN)]);
   assert.equal((await alone.exited).code, 1);
   assert.match(alone.stderr, /`--operator-token-file` requires `--ws-auth`/);
@@ -251,10 +251,10 @@ test("an operator's token needs authentication, and to be long enough", async ()
   assert.match(short.stderr, /operator token .* must be at least 32 bytes/);
 });
 
-/** Another user's client of a unix socket needs another user, which only root can become. */
-const asOthers = process.getuid?.() === 0;
-test("on a unix socket the peer's uid is the principal, and a named one is the operator", async (t) => {
-  if (!asOthers) {
+/** Only root can start a client as another user. */
+const canConnectAsOthers = process.getuid?.() === 0;
+test("on a unix socket the peer's uid is the principal, and the --operator-uid is the operator", async (t) => {
+  if (!canConnectAsOthers) {
     if (process.env.CI) assert.fail("this test needs root, to connect as other users");
     t.skip("needs root, to connect as other users");
     return;
@@ -262,17 +262,17 @@ test("on a unix socket the peer's uid is the principal, and a named one is the o
   chmodSync(scratch.path, 0o755);
   const path = join(scratch.path, "uid.sock");
   await using server = await new ServeChild([...["--listen", `unix://${path}`, "--operator-uid", "65533"]]).listening();
-  // Only its owner may connect by default; here others may connect, so that the server must distinguish them.
+  // By default only the owner of the socket may connect. Here all users may connect, so the server distinguishes them.
   chmodSync(path, 0o666);
   await using root = await server.connect();
   await root.handshake();
   await root.start("root's", sh("read x"), { pipeStdin: true });
-  assert.deepEqual(await seenBy(65534, path), []);
-  assert.deepEqual(await seenBy(65533, path), ["root's uid:0"]);
-  assert.deepEqual(await seenBy(0, path), ["root's undefined"]);
+  assert.deepEqual(await listAs(65534, path), []);
+  assert.deepEqual(await listAs(65533, path), ["root's uid:0"]);
+  assert.deepEqual(await listAs(0, path), ["root's undefined"]);
 });
 
-test("without the addon only the server's own user is behind its unix socket, and an operator's uid is refused", async () => {
+test("without the addon all clients of a unix socket are one principal, and --operator-uid is rejected", async () => {
   const env = { PROCWIRE_NATIVE_SPAWNER: "/nonexistent.node" };
   const path = join(scratch.path, "plain.sock");
   await using server = await new ServeChild(["--listen", `unix://${path}`], { env }).listening();
@@ -289,7 +289,7 @@ test("without the addon only the server's own user is behind its unix socket, an
 });
 
 /** Lists the processes that a client running as user `uid` sees. */
-async function seenBy(uid: number, path: string): Promise<string[]> {
+async function listAs(uid: number, path: string): Promise<string[]> {
   const script = `
     process.setgid(${uid}); process.setuid(${uid});
     const socket = require("node:net").connect(${JSON.stringify(path)});
@@ -325,7 +325,7 @@ describe("a unix socket's file", () => {
     for (const child of full) child.kill("SIGKILL");
   });
 
-  test("belongs to its server while that lives, also when it accepts no connections", async () => {
+  test("is not replaced while its server lives, even if that server accepts no connections", async () => {
     const path = join(scratch.path, "full.sock");
     const busy = spawn(
       process.execPath,
@@ -358,7 +358,7 @@ describe("a unix socket's file", () => {
     for (const socket of waiting) socket.destroy();
     busy.kill("SIGKILL");
     await once(busy, "close");
-    // Its server is dead now, and its file unused.
+    // The server is dead now, so the next server replaces the file.
     await using third = await new ServeChild(["--listen", `unix://${path}`]).listening();
     await (await third.connect()).close();
   });

@@ -20,23 +20,23 @@ async function setup(server: ServeChild) {
   };
   const share = async (handle: string, role: string, ttlMs = 60_000) =>
     String((await owner.call("process/share", { handle, role, ttlMs })).token);
-  const visit = async (token: string) => {
+  const connectAsGuest = async (token: string) => {
     const guest = await server.connect(bearer(token));
     await guest.handshake({ extensions: ["attach"] });
     return guest;
   };
-  return { owner, start, share, visit, [Symbol.asyncDispose]: () => owner[Symbol.asyncDispose]() };
+  return { owner, start, share, connectAsGuest, [Symbol.asyncDispose]: () => owner[Symbol.asyncDispose]() };
 }
 
 describe("a share link", { timeout: 600_000 }, () => {
-  test("gives one process in its role, and nothing else of the server", async () => {
+  test("grants its role on one process, and nothing else of the server", async () => {
     using scratch = scratchDirectory();
     const audit = join(scratch.path, "audit.jsonl");
     await using server = await serve("--audit", audit, "--allow-forward");
     await using set = await setup(server);
     const [handle, other] = [await set.start("one"), await set.start("two")];
     const token = await set.share(handle, "viewer");
-    await using viewer = await set.visit(token);
+    await using viewer = await set.connectAsGuest(token);
     assert.equal((await viewer.call("process/attach", { handle, role: "viewer" })).role, "viewer");
     await set.owner.call("process/write", { processId: "one", chunk: "aGVsbG8K" });
     await viewer.outputContains(handle, "hello");
@@ -68,7 +68,7 @@ describe("a share link", { timeout: 600_000 }, () => {
     ] as const)
       assert.match(await refused(viewer, method, params), watching, method);
     const driving = await set.share(handle, "driver");
-    await using driver = await set.visit(driving);
+    await using driver = await set.connectAsGuest(driving);
     await driver.call("process/attach", { handle, role: "driver" });
     await driver.call("process/write", { processId: handle, chunk: "dHlwZWQK" });
     await viewer.outputContains(handle, "typed");
@@ -80,20 +80,20 @@ describe("a share link", { timeout: 600_000 }, () => {
     assert.ok(![token, driving].some((secret) => written.includes(secret)));
   });
 
-  test("ends with its time, for connected guests too, and with its process", async () => {
+  test("expires after its time, also for connected guests, and when its process ends", async () => {
     await using server = await serve();
     await using set = await setup(server);
     const handle = await set.start("one");
-    await using guest = await set.visit(await set.share(handle, "viewer", 700));
+    await using guest = await set.connectAsGuest(await set.share(handle, "viewer", 700));
     await guest.call("process/attach", { handle, role: "viewer" });
     await guest.ended();
     const lasting = await set.share(handle, "viewer");
-    await (await set.visit(lasting))[Symbol.asyncDispose]();
+    await (await set.connectAsGuest(lasting))[Symbol.asyncDispose]();
     await set.owner.call("process/kill", { handle });
     await set.owner.notification("process/exited", "one");
-    await assert.rejects(set.visit(lasting), /401/);
+    await assert.rejects(set.connectAsGuest(lasting), /401/);
     // On a server without authentication an expired link must not make a guest the owner.
-    await assert.rejects(set.visit("share-nothing"), /401/);
+    await assert.rejects(set.connectAsGuest("share-nothing"), /401/);
     const again = await set.owner.request("process/share", { handle, role: "viewer", ttlMs: 1000 });
     assert.match(JSON.stringify(again.error), /has ended and cannot be shared/);
     const next = await set.start("next");

@@ -39,7 +39,7 @@ describe("a server behind TLS", OPTIONS, () => {
     assert.deepEqual([cli.code, cli.stdout], [0, "by name\n"]);
   });
 
-  test("is refused with what to do about it", async () => {
+  test("is rejected with a remedy for an untrusted, foreign or expired certificate and for the wrong URL scheme", async () => {
     using scratch = scratchDirectory();
     const authority = new TestAuthority(scratch.path);
     const tlsCa = readFileSync(authority.caFile, "utf8");
@@ -75,18 +75,18 @@ describe("a server behind TLS", OPTIONS, () => {
     assert.equal(await subjectAt(port, ca), "server 1");
     writeFileSync(files.cert, "-----BEGIN nothing");
     server.child.kill("SIGHUP");
-    await until("the server tells", () => server.stderr.includes("the previous one stays in use"));
+    await until("the error in the log", () => server.stderr.includes("the previous one stays in use"));
     assert.equal(await subjectAt(port, ca), "server 1");
     copyFileSync(next.cert, files.cert);
     copyFileSync(next.key, files.key);
     server.child.kill("SIGHUP");
-    await until("the server tells", () => server.stderr.includes("reloaded certificate and key"));
+    await until("the reload in the log", () => server.stderr.includes("reloaded certificate and key"));
     assert.equal(await subjectAt(port, ca), "server 2");
     const { stdout } = await run(client.backend, ["echo", "still here"]);
     assert.equal(stdout, "still here\n");
   });
 
-  test("says which file cannot be used", async () => {
+  test("reports which certificate or key file is unusable", async () => {
     using scratch = scratchDirectory();
     const authority = new TestAuthority(scratch.path);
     const [one, two] = [authority.issue("IP:127.0.0.1"), authority.issue("IP:127.0.0.1")];
@@ -119,7 +119,7 @@ describe("a server behind TLS", OPTIONS, () => {
       socket.on("error", () => undefined);
       silent.push(socket);
     }
-    await until("the oldest are let go", () => silent.filter((socket) => socket.closed).length >= 300 - 256);
+    await until("the oldest sockets to be closed", () => silent.filter((socket) => socket.closed).length >= 300 - 256);
     const tlsCa = readFileSync(authority.caFile, "utf8");
     await using client = await NodeExecServerClient.connectWebSocket({ url: server.url, tlsCa });
     assert.equal((await run(client.backend, ["echo", "in"])).stdout, "in\n");
@@ -160,7 +160,7 @@ describe("a token over plain ws://", { timeout: 600_000 }, () => {
     const token = join(scratch.path, "token");
     writeFileSync(token, "a-token-of-thirty-two-characters-");
     const auth = ["--ws-auth", "capability-token", "--ws-token-file", token];
-    // An address that is not the loopback's by its form, and yet leads nowhere else.
+    // This address does not look like loopback, but a connection to it stays on this machine.
     await using server = await new ServeChild(["--listen", "ws://0.0.0.0:0", ...auth]).listening();
     await until("the warning", () => server.stderr.includes("tokens are sent in plain text"));
     const words = ["--connect", server.url, "--token-file", token, "--", "echo", "in"];

@@ -22,7 +22,7 @@ function file(name: string, content: string | Buffer): string {
 const UPGRADE =
   "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
 
-/** The whole answer to a request, its head given line by line. */
+/** Sends a request with the header lines `head`. Returns the whole HTTP response. */
 function ask(url: string, head: string, path = "/healthz"): Promise<string> {
   const { hostname, port } = new URL(url);
   const socket = url.startsWith("unix://")
@@ -49,7 +49,7 @@ const SOCKETS = {
 const statusOf = (answer: string) => Number(answer.split(" ")[1]);
 
 describe("the Host header of a request", () => {
-  test("is an address, localhost, or a configured name; any other is refused with what to do", async () => {
+  test("must be an address, localhost or a configured name; others are rejected with a remedy", async () => {
     await using server = await serve("--allow-host", "box.example", "--allow-host", "Other.Example");
     for (const host of [
       "rebound.example",
@@ -85,7 +85,7 @@ describe("the Host header of a request", () => {
     }
   });
 
-  test("does not matter on a unix socket", async () => {
+  test("is not checked on a unix socket", async () => {
     await using server = await new ServeChild(["--listen", `unix://${join(scratch.path, "s")}`]).listening();
     assert.equal(statusOf(await ask(server.url, "host: rebound.example\r\n")), 200);
     assert.equal(statusOf(await ask(server.url, "")), 200);
@@ -93,7 +93,7 @@ describe("the Host header of a request", () => {
 });
 
 describe("a token", () => {
-  test("of any bytes is taken from a file by server and client alike", async () => {
+  test("of arbitrary bytes is read from a file by server and client alike", async () => {
     const token = file("bytes", Buffer.from([...Array.from({ length: 40 }, (_, i) => 0xff - i), 0x0a]));
     await using server = await serve("--ws-auth", "capability-token", "--ws-token-file", token);
     assert.equal(server.stderr.split("\n").length, 2, server.stderr);
@@ -119,7 +119,7 @@ describe("a token", () => {
     assert.ok(!server.stderr.slice(hint.length).includes(token), server.stderr);
   });
 
-  test("that is right is not delayed, however many wrong ones are being answered", async () => {
+  test("that is correct is not delayed while the server rejects many wrong tokens", async () => {
     const token = "r".repeat(40);
     await using server = await serve("--ws-auth", "capability-token", "--ws-token-file", file("right", token));
     const head = (word: string) => `host: localhost\r\nauthorization: Bearer ${word}\r\n${UPGRADE}`;
@@ -178,7 +178,7 @@ describe("a token", () => {
     });
   }
 
-  test("readable by others or too short is warned of once the server listens", async () => {
+  test("that is too short causes a warning once the server listens", async () => {
     const path = file("short", "hunter2");
     await using server = await serve("--ws-auth", "capability-token", "--ws-token-file", path);
     await until("the warning", () => server.stderr.includes("short enough to guess"));

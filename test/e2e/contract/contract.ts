@@ -17,7 +17,7 @@ export interface TransportUnderTest {
   open(): Promise<void>;
   connect(): Promise<Wire>;
   close(): Promise<void>;
-  /** Start of the answer to a malformed message. */
+  /** Start of the error message for a malformed message. */
   malformed: RegExp;
   /** Whether sessions can be resumed; false if the server exits with its connection. */
   resumable: boolean;
@@ -42,7 +42,7 @@ export function contract(transport: TransportUnderTest): void {
     after(() => transport.close());
 
     describe("the handshake", () => {
-      test("answers the union of the generations", async () => {
+      test("returns the v0 fields and the fields of the extensions", async () => {
         await using client = await connect();
         const result = await client.call("initialize", { clientName: "x", extensions: ["outputAck", "new"] });
         assert.deepEqual(Object.keys(result), [
@@ -66,7 +66,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.equal(again.generation, result.generation);
       });
 
-      test("sends a client that asks for no extension only the messages it knows", async () => {
+      test("returns only the v0 fields to a client that requests no extension", async () => {
         await using client = await connect();
         assert.deepEqual(Object.keys(await client.call("initialize", { clientName: "x" })), [
           "protocolVersion",
@@ -86,7 +86,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.deepEqual(list?.result, { processes: [] });
       });
 
-      test("refuses an unknown session", async () => {
+      test("rejects an unknown session", async () => {
         await using client = await connect();
         for (const id of ["", "nope"]) {
           assert.deepEqual(await client.refused("initialize", { clientName: "x", resumeSessionId: id }), {
@@ -99,7 +99,7 @@ export function contract(transport: TransportUnderTest): void {
     });
 
     describe("an unreadable message", () => {
-      test("is answered with id -1, and the connection lives", async () => {
+      test("gets an error response with id -1, and the connection stays open", async () => {
         await using client = await ready();
         for (const text of ["not-json", "[]", '{"id":null,"method":"x"}', '{"id":1,"id":1,"method":"x"}', "{}"]) {
           const before = client.messages.length;
@@ -113,7 +113,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.deepEqual(await client.call("environment/status"), { status: "ready" });
       });
 
-      test("excludes messages with the ids, members and keys of other clients", async () => {
+      test("does not include a message with a string or 64-bit id, or with extra members", async () => {
         await using client = await ready();
         const lines: [text: string, id: string | number | bigint][] = [
           ['{"jsonrpc":"2.0","id":"abc","method":"environment/status"}', "abc"],
@@ -139,7 +139,7 @@ export function contract(transport: TransportUnderTest): void {
         ["an error without a request", '{"id":99,"error":{"code":1,"message":"x"}}'],
       ];
       for (const [what, text, beforeHandshake] of fatal) {
-        test(`${what} ends the connection without an answer`, async () => {
+        test(`${what} closes the connection without a response`, async () => {
           const client = beforeHandshake ? await connect() : await ready();
           const before = client.messages.length;
           client.raw(text);
@@ -162,7 +162,7 @@ export function contract(transport: TransportUnderTest): void {
       });
     });
 
-    describe("the v0 generation", () => {
+    describe("the v0 protocol", () => {
       const exec = (script: string, more: Record<string, unknown> = {}) => ({
         argv: sh(script),
         cwd: "/tmp",
@@ -176,9 +176,11 @@ export function contract(transport: TransportUnderTest): void {
         await using client = await ready();
         await client.call("command/exec", exec("echo out; echo err >&2; exit 4"));
         await client.notification("command/exec/exited", "session-1");
-        const told = client.messages.filter(({ method }) => method !== undefined);
+        const notifications = client.messages.filter(({ method }) => method !== undefined);
         assert.deepEqual(
-          told.map(({ method, params }) => [method, params?.sessionId, params?.stream ?? params?.exitCode]).sort(),
+          notifications
+            .map(({ method, params }) => [method, params?.sessionId, params?.stream ?? params?.exitCode])
+            .sort(),
           [
             ["command/exec/exited", "session-1", 4],
             ["command/exec/outputDelta", "session-1", "stderr"],
@@ -188,7 +190,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.deepEqual(await client.call("process/list"), { processes: [] });
       });
 
-      test("streams a terminal as stdout and takes writes", async () => {
+      test("streams terminal output as stdout and accepts writes", async () => {
         await using client = await ready();
         const script = "printf 'ready\\n'; while IFS= read -r line; do printf 'echo:%s\\n' \"$line\"; done";
         await client.call("command/exec", exec(script, { tty: true }));
@@ -211,7 +213,7 @@ export function contract(transport: TransportUnderTest): void {
         );
       });
 
-      test("has an exact environment, argv[0] by arg0, an empty stdin, and its own sequence numbers", async () => {
+      test("gives processes the exact environment, arg0 as argv[0] and an empty stdin, and counts session ids per connection", async () => {
         await using client = await ready();
         await client.call("command/exec", { ...exec(""), argv: ["/usr/bin/env"], env: { ONLY: "this" } });
         await client.call("command/exec", exec('cat; echo "$0"', { arg0: "renamed" }));
@@ -223,7 +225,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.deepEqual(await other.call("command/exec", exec("true")), { sessionId: "session-1" });
       });
 
-      test("refuses with its own codes", async () => {
+      test("rejects requests with its own error codes", async () => {
         await using client = await ready();
         assert.deepEqual(await client.refused("command/exec", { ...exec("true"), argv: [] }), {
           code: -32602,
@@ -235,7 +237,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.equal((await client.refused("command/exec", exec("true", { cwd: "/no/such/dir" }))).code, -32603);
       });
 
-      test("processes die with their connection", async () => {
+      test("terminates processes when their connection closes", async () => {
         const client = await ready();
         await client.call("command/exec", exec("echo $$; sleep 1000 & echo $!; wait"));
         await client.until("two pids", () => client.output("session-1").split("\n").length === 3);
@@ -271,7 +273,7 @@ export function contract(transport: TransportUnderTest): void {
         );
       });
 
-      test("its start is answered before any of its events, in 200 runs", async () => {
+      test("sends no event before the response to its start, in 200 runs", async () => {
         await using client = await ready();
         for (let batch = 0; batch < 10; batch++) {
           const ids = Array.from({ length: 20 }, (_, n) => `p${batch}-${n}`);
@@ -280,8 +282,8 @@ export function contract(transport: TransportUnderTest): void {
           for (const id of ids) assert.equal((await client.finished(id)).output, `${id}\n`);
           for (const id of ids) {
             const answered = client.messages.findIndex(({ result }) => result?.processId === id);
-            const told = client.messages.findIndex(({ params }) => params?.processId === id);
-            assert.ok(answered >= 0 && answered < told, `${id} told something before its answer`);
+            const firstEvent = client.messages.findIndex(({ params }) => params?.processId === id);
+            assert.ok(answered >= 0 && answered < firstEvent, `${id} sent an event before its response`);
           }
         }
       });
@@ -290,13 +292,13 @@ export function contract(transport: TransportUnderTest): void {
         await using client = await ready();
         await client.start("p", sh("head -c 3000000 /dev/zero; exit 3"));
         await client.finished("p");
-        const told = client.notificationsOf("p");
+        const events = client.notificationsOf("p");
         assert.deepEqual(
-          told.map(({ params }) => params.seq),
-          told.map((_, index) => index + 1),
+          events.map(({ params }) => params.seq),
+          events.map((_, index) => index + 1),
         );
         assert.deepEqual(
-          told.slice(-2).map(({ method }) => method),
+          events.slice(-2).map(({ method }) => method),
           ["process/exited", "process/closed"],
         );
         assert.equal(client.outputBytes("p").length, 3_000_000);
@@ -313,7 +315,7 @@ export function contract(transport: TransportUnderTest): void {
         );
       });
 
-      test("in a terminal has the asked size, a controlling terminal and one stream", async () => {
+      test("in a terminal has the requested size, a controlling terminal and one stream", async () => {
         await using client = await ready();
         await client.start("default", sh("stty size; tty; test -t 0 -a -t 1 -a -t 2 && echo all"), {
           tty: true,
@@ -325,7 +327,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.ok(outputs.every(({ params }) => params.stream === "pty"));
       });
 
-      test("that a signal ended reports the signal, in a terminal too", async () => {
+      test("that a signal ends reports the signal, also in a terminal", async () => {
         await using client = await ready();
         for (const tty of [false, true]) {
           const id = `p${tty}`;
@@ -343,7 +345,7 @@ export function contract(transport: TransportUnderTest): void {
         }
       });
 
-      test("with a missing cwd is an error, also in a terminal", async () => {
+      test("does not start in a missing cwd, also in a terminal", async () => {
         await using client = await ready();
         for (const tty of [false, true]) {
           const error = await client.refused(
@@ -354,7 +356,7 @@ export function contract(transport: TransportUnderTest): void {
         }
       });
 
-      test("whose background child keeps the pipe open has late output between exited and closed", async () => {
+      test("reports output of a background child between exited and closed", async () => {
         await using client = await ready();
         await client.start("p", sh("(sleep 0.3; echo late) & echo first"));
         await client.finished("p");
@@ -369,7 +371,7 @@ export function contract(transport: TransportUnderTest): void {
         );
       });
 
-      test("is refused when there are no arguments, and when its id is in use", async () => {
+      test("is rejected with an empty argv, and with an id that is in use", async () => {
         await using client = await ready();
         await client.start("p", sh("sleep 10"));
         assert.deepEqual(await client.refused("process/start", startParams("p", [])), {
@@ -417,7 +419,7 @@ export function contract(transport: TransportUnderTest): void {
         }
       });
 
-      test("has a status for each process that cannot take it", async () => {
+      test("returns a status for each kind of process that cannot receive it", async () => {
         await using client = await ready();
         await client.start("none", sh("sleep 10"));
         assert.equal(await client.write("none", "x", "1"), "stdinClosed");
@@ -434,7 +436,7 @@ export function contract(transport: TransportUnderTest): void {
         );
       });
 
-      test("of a megabyte reaches a slow reader whole", async () => {
+      test("of one megabyte reaches a slow reader completely", async () => {
         await using client = await ready();
         await client.start("p", sh("sleep 0.2; wc -c"), { pipeStdin: true });
         const chunk = base64("x".repeat(65_536));
@@ -473,7 +475,7 @@ export function contract(transport: TransportUnderTest): void {
     });
 
     describe("process/read", () => {
-      test("answers by cursor, and consumes nothing", async () => {
+      test("returns output after the cursor, and consumes nothing", async () => {
         await using client = await ready();
         await client.start("p", sh("printf aaa; sleep 0.1; printf bbbbb; sleep 0.1; printf cc"));
         await client.finished("p");
@@ -517,7 +519,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.ok(retained <= 1_048_576 && retained > 700_000);
       });
 
-      test("of an unknown process is an error", async () => {
+      test("rejects an unknown process", async () => {
         await using client = await ready();
         assert.deepEqual(await client.refused("process/read", { processId: "x" }), {
           code: -32600,
@@ -526,8 +528,8 @@ export function contract(transport: TransportUnderTest): void {
       });
     });
 
-    describe("signals and ends", () => {
-      test("any signal by name, or `interrupt`, reaches the whole group", async () => {
+    describe("signals and termination", () => {
+      test("any signal name, or `interrupt`, reaches the whole process group", async () => {
         await using client = await ready();
         const script = "trap 'echo usr1' USR1; trap 'echo int; exit 5' INT; echo ready; while :; do sleep 0.05; done";
         await client.start("p", sh(script));
@@ -540,14 +542,14 @@ export function contract(transport: TransportUnderTest): void {
         assert.deepEqual(await client.call("process/signal", { processId: "nobody", signal: "interrupt" }), {});
       });
 
-      test("an unknown signal is bad params", async () => {
+      test("an unknown signal is rejected with invalid params", async () => {
         await using client = await ready();
         await client.start("p", sh("sleep 10"));
         assert.equal((await client.refused("process/signal", { processId: "p", signal: "SIGNOPE" })).code, -32602);
         assert.equal((await client.refused("process/signal", { processId: "p", signal: 9 })).code, -32602);
       });
 
-      test("terminate kills at once, also a process that ignores TERM, with everything it started", async () => {
+      test("terminate kills the process tree at once, even if it ignores SIGTERM", async () => {
         await using client = await ready();
         await client.start("p", sh("trap '' TERM; sleep 1000 & echo $!; setsid sleep 1000 & echo $!; wait"));
         await client.until("two pids", () => client.output("p").split("\n").length >= 3);
@@ -589,14 +591,14 @@ export function contract(transport: TransportUnderTest): void {
         assert.deepEqual((await graceful).result, { running: true });
       });
 
-      test("a process that exceeds its timeout is ended, and its end says why", async () => {
+      test("a process that exceeds its timeout is terminated with exit reason timeout", async () => {
         await using client = await ready();
         await client.start("p", sh("exec sleep 1000"), { timeoutMs: 300 });
         const { exited } = await client.finished("p");
         assert.deepEqual([exited.signal, exited.reason], ["SIGTERM", "timeout"]);
       });
 
-      test("a write to a process that was ended is an error, one already accepted is not", async () => {
+      test("a write to a terminated process fails, an earlier accepted write does not", async () => {
         await using client = await ready();
         await client.start("p", ["cat"], { pipeStdin: true });
         await client.write("p", "x", "known");
@@ -611,7 +613,7 @@ export function contract(transport: TransportUnderTest): void {
     });
 
     describe("a terminal", () => {
-      test("is resized, and its program gets SIGWINCH", async () => {
+      test("is resized, and its process receives SIGWINCH", async () => {
         await using client = await ready();
         const script = "trap 'stty size' WINCH; stty -echo; echo ready; while :; do sleep 0.05; done";
         await client.start("p", sh(script), { tty: true });
@@ -622,7 +624,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.deepEqual(tty, { rows: 33, cols: 99, echo: false, canonical: true });
       });
 
-      test("is what resize is for: pipes and unknown processes are refused", async () => {
+      test("is required for a resize: pipes and unknown processes are rejected", async () => {
         await using client = await ready();
         await client.start("p", sh("sleep 10"));
         for (const processId of ["p", "nobody"]) {
@@ -638,7 +640,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.equal(bad.code, -32602);
       });
 
-      test("whose stdin is closed gives its program the end of input", async () => {
+      test("passes end of file to its process when stdin is closed", async () => {
         await using client = await ready();
         await client.start("p", ["cat"], { tty: true });
         await client.write("p", "line\n");
@@ -664,7 +666,7 @@ export function contract(transport: TransportUnderTest): void {
     });
 
     describe("process/wait", () => {
-      test("ends with the exit, and counts output from before the call", async () => {
+      test("returns at the exit, and counts output from before the call", async () => {
         await using client = await ready();
         await client.start("p", sh("echo early; kill -USR1 $$"));
         await client.finished("p");
@@ -688,7 +690,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.equal(after.reason, "closed");
       });
 
-      test("ends with output on the requested stream, with silence, with a byte count, or at the timeout", async () => {
+      test("returns at output on the requested stream, at silence, at a byte count, or at the timeout", async () => {
         await using client = await ready();
         await client.start("p", sh("echo ready >&2; sleep 0.1; echo ready; sleep 1000"));
         const wait = async (until: unknown, timeoutMs?: number) =>
@@ -700,7 +702,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.equal(await wait({ type: "bytes", count: 13 }, 50), "timeout");
       });
 
-      test("ends when a process listens on the port", async () => {
+      test("returns when a process listens on the port", async () => {
         await using client = await ready();
         await client.start("p", sh("sleep 1000"));
         const probe = createServer();
@@ -716,7 +718,7 @@ export function contract(transport: TransportUnderTest): void {
         await new Promise((resolve) => server.close(resolve));
       });
 
-      test("refuses a pattern that does not compile, and is not stalled by one with catastrophic backtracking", async () => {
+      test("rejects a pattern that does not compile, and does not stall on catastrophic backtracking", async () => {
         await using client = await ready();
         await client.start("p", sh("head -c 200000 /dev/zero | tr '\\0' a; sleep 1000"));
         const bad = await client.refused("process/wait", {
@@ -736,7 +738,7 @@ export function contract(transport: TransportUnderTest): void {
     });
 
     describe("inspecting processes", () => {
-      test("snapshot gives head and tail of each stream and the process's state", async () => {
+      test("snapshot returns head and tail of each stream and the process state", async () => {
         await using client = await ready();
         await client.start("p", sh("echo out; echo err >&2; sleep 1000"));
         await client.until("both lines", () => client.output("p").length === 8);
@@ -763,7 +765,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.equal((await client.refused("process/snapshot", { processId: "nobody" })).code, -32600);
       });
 
-      test("list gives this session's processes", async () => {
+      test("list returns the processes of this session", async () => {
         await using client = await ready();
         await client.start("one", sh("echo hello; exit 3"), { cwd: "file:///" });
         await client.start("two", ["sleep", "1000"], { tty: true });
@@ -789,7 +791,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.deepEqual(await other.call("process/list"), { processes: [] });
       });
 
-      test("started gives the pid to a client that asked for it", async () => {
+      test("started reports the pid to a client that requested the extension", async () => {
         await using client = await ready({ extensions: ["started"] });
         await client.start("p", sh("echo $$"));
         const { output } = await client.finished("p");
@@ -802,7 +804,7 @@ export function contract(transport: TransportUnderTest): void {
     });
 
     describe("start modes", () => {
-      test("prepared returns its label, direct ignores one", async () => {
+      test("prepared returns its label, direct ignores a label", async () => {
         await using client = await ready();
         assert.deepEqual(await client.start("a", ["true"], { mode: "prepared", sandboxType: "linuxSeccomp" }), {
           processId: "a",
@@ -815,7 +817,7 @@ export function contract(transport: TransportUnderTest): void {
         );
       });
 
-      test("a request that cannot be enforced is refused, not ignored", async () => {
+      test("a sandbox request that cannot be enforced is rejected, not ignored", async () => {
         await using client = await ready();
         const sandbox = { permissions: { type: "martian" }, windowsSandboxLevel: "disabled" };
         assert.equal((await client.refused("process/start", startParams("p", ["true"], { sandbox }))).code, -32602);
@@ -826,7 +828,7 @@ export function contract(transport: TransportUnderTest): void {
     });
 
     describe("files and HTTP", () => {
-      test("files are written, read, listed and watched for, in the order of the requests", async () => {
+      test("files are written, read, listed and watched in the order of the requests", async () => {
         using scratch = scratchDirectory();
         await using client = await ready();
         const uri = (name: string) => `file://${join(scratch.path, name)}`;
@@ -860,7 +862,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.ok(!existsSync(join(scratch.path, "d")));
       });
 
-      test("blocks of one handle keep their order", async () => {
+      test("blocks of one file handle keep their order", async () => {
         using scratch = scratchDirectory();
         await using client = await ready();
         const path = join(scratch.path, "blocks");
@@ -874,7 +876,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.equal(readFileSync(path, "utf8"), `9.${"1.2.3.4.5.6.7.8.9.0.".repeat(5).slice(0, 98)}`);
       });
 
-      test("an HTTP body is streamed after its answer, to the end", async () => {
+      test("an HTTP body is streamed to its end after the response", async () => {
         const { createServer: createHttp } = await import("node:http");
         const http = createHttp((_, response) => response.end("x".repeat(100_000)));
         const port = await new Promise<number>((resolve) =>
@@ -886,7 +888,10 @@ export function contract(transport: TransportUnderTest): void {
         assert.equal(fromBase64(whole.bodyBase64).length, 100_000);
         const answer = await client.call("http/request", { ...params, streamResponse: true });
         assert.deepEqual([answer.status, answer.bodyBase64], [200, ""]);
-        await client.waitFor("the last piece", ({ params: delta }) => delta?.requestId === "r" && delta.done === true);
+        await client.waitFor(
+          "the last chunk of the body",
+          ({ params: delta }) => delta?.requestId === "r" && delta.done === true,
+        );
         const pieces = client.messages.filter(({ method }) => method === "http/request/bodyDelta");
         assert.deepEqual(
           pieces.map(({ params: delta }) => delta?.seq),

@@ -8,7 +8,7 @@ import { startParams, type WireClient } from "../../support/servers/raw-connecti
 import { type ServeChild, scratchDirectory, serve } from "../../support/servers/serve.ts";
 import { until } from "../../support/system/until.ts";
 
-/** Each kind of resource that clients use is counted: one beyond its limit is refused, with the number. */
+/** The server counts each kind of resource and rejects a request above the cap; the error names the cap. */
 
 const WAITS_OF_A_CONNECTION = 1024;
 const WAITS_OF_THE_SERVER = 16_384;
@@ -25,7 +25,7 @@ async function ready(server: ServeChild): Promise<WireClient> {
   return client;
 }
 
-/** Clients that are cut off with the stack. */
+/** Returns connected clients whose connections are cut when the stack is disposed. */
 async function readyClients(server: ServeChild, count: number, stack: DisposableStack): Promise<WireClient[]> {
   const clients: WireClient[] = [];
   while (clients.length < count) clients.push(stack.adopt(await ready(server), (client) => client.cut()));
@@ -80,7 +80,7 @@ describe("the limits of a server's resources", { timeout: 600_000 }, () => {
       refused.message,
       "too many waits: this connection may have 1024 at once; await the response of one first",
     );
-    // Each connection has separate waits.
+    // Each connection has a separate cap on waits.
     await using other = await ready(server);
     await other.start("true", ["true"]);
     assert.equal((await other.call("process/wait", { processId: "true" })).reason, "exited");
@@ -100,7 +100,7 @@ describe("the limits of a server's resources", { timeout: 600_000 }, () => {
       for (let at = 0; at < WAITS_OF_A_CONNECTION; at++)
         client.raw(JSON.stringify({ id: 10_000 + at, method: "process/wait", params: { processId: "cat" } }));
     }
-    // Each request was accepted once a later one on the same connection is answered.
+    // The server has accepted all requests of a connection once it responds to a later request of that connection.
     await Promise.all(clients.map((client) => client.call("environment/status", {})));
     await late.start("late", ["cat"], { pipeStdin: true });
     const refused = await late.refused("process/wait", { processId: "late" });
@@ -110,7 +110,7 @@ describe("the limits of a server's resources", { timeout: 600_000 }, () => {
     );
     // The waits of a connection end with it.
     clients[0]?.cut();
-    await until("there is room", async () => {
+    await until("capacity is free again", async () => {
       const params = { processId: "late", timeoutMs: 1 };
       return (await late.request("process/wait", params)).error === undefined;
     });
@@ -139,7 +139,7 @@ describe("the limits of a server's resources", { timeout: 600_000 }, () => {
     await clients[0]?.call("fs/close", { handleId: "h0" });
     await late.call("fs/open", { handleId: "h", path });
     assert.ok((await late.refused("fs/open", { handleId: "i", path })).message.startsWith("too many file"));
-    // A closed connection releases its resources, and a failed open never counted.
+    // A closed connection releases its resources; a failed open is not counted.
     await clients[1]?.close();
     await until("its files are closed", async () => {
       return (await late.request("fs/open", { handleId: "i", path })).error === undefined;
@@ -163,7 +163,7 @@ describe("the limits of a server's resources", { timeout: 600_000 }, () => {
       refused.message,
       "too many watched paths: this server may have 4096 at once (64 more requested); watch fewer paths",
     );
-    // A watch that takes the place of another counts once.
+    // A watch that replaces another watch of its connection is counted once.
     assert.equal((await clients[0]?.call("fs/watchMissing", { watchId: 2, missing }))?.watching, true);
     // A watch ends once it has reported.
     writeFileSync(join(scratch.path, "missing-0"), "");
@@ -214,7 +214,7 @@ describe("the limits of a server's resources", { timeout: 600_000 }, () => {
       "too many HTTP requests: this server may have 1024 at once; await the end of one first",
     );
     sockets[0]?.end("there");
-    await until("there is room", async () => {
+    await until("capacity is free again", async () => {
       return (await late.request("http/request", get("late"))).error === undefined;
     });
   });

@@ -1,4 +1,4 @@
-/** Host variables that each command passes to the programs it starts. */
+/** Host variables that each subcommand passes to the processes it starts. */
 
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
@@ -57,15 +57,15 @@ const PLAIN: Record<string, string> = {
   SECRETARY: "p-5",
 };
 const ENV = { ...SECRETS, ...PLAIN };
-const KEPT = Object.values(PLAIN);
+const PLAIN_VALUES = Object.values(PLAIN);
 
-/** Asserts that a text has only the secrets named in `brought`, and every plain value. */
+/** Asserts that a text contains only the secrets named in `brought`, and every value that is not a secret. */
 function check(text: string, brought: string[] = []): void {
   for (const [name, value] of Object.entries(SECRETS)) {
     const shown = new RegExp(`^${name}=`, "m").test(text);
     assert.equal(shown, brought.includes(name), `${name}=${value}: ${text}`);
   }
-  for (const value of KEPT) assert.ok(text.includes(value), `${value} is missing: ${text}`);
+  for (const value of PLAIN_VALUES) assert.ok(text.includes(value), `${value} is missing: ${text}`);
 }
 
 const NAMES = Object.keys(SECRETS).sort();
@@ -81,7 +81,7 @@ for (const where of ["here", "on a server"] as const) {
       return await startCli([name, "--connect", server.url, ...rest], { cwd: scratch.path, env }).ended;
     }
 
-    test("of `run` has no secret of the host, and the variables left out are reported on request", async () => {
+    test("of `run` has no secret of the host, and `run` reports the removed variables on request", async () => {
       const quiet = await run(["run", "--", "env"]);
       assert.deepEqual([quiet.code, quiet.stderr], [0, ""]);
       check(quiet.stdout);
@@ -103,7 +103,7 @@ for (const where of ["here", "on a server"] as const) {
       assert.match(stdout, /^API_KEY=own$/m);
     });
 
-    test("of an agent's commands has none either", async () => {
+    test("of an agent's commands has no secret of the host", async () => {
       const mock = await startMockResponses((request) => {
         const outputs = toolOutputs(request.body);
         return outputs.length === 0
@@ -168,7 +168,7 @@ test("the tools of `mcp` have no secret of the host", async () => {
     const [first] = content;
     assert.ok(first?.type === "text");
     check(first.text, ["SENTRY_DSN"]);
-    await until("what was left out", () =>
+    await until("the list of removed variables", () =>
       /procwire mcp: removed from the environment as secrets: .*API_KEY/.test(stderr),
     );
   } finally {
@@ -176,7 +176,7 @@ test("the tools of `mcp` have no secret of the host", async () => {
   }
 });
 
-test("on the wire an exact environment stays exact, and a policy's default excludes match by name", async () => {
+test("the environment of a wire request is exact without a policy; the default excludes of a policy match by name", async () => {
   await using server = await new ServeChild(["--listen", "ws://127.0.0.1:0"], { env: ENV }).listening();
   await using client = await server.connect();
   await client.handshake();

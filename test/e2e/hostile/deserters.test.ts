@@ -22,8 +22,8 @@ import { until } from "../../support/system/until.ts";
 import { commandAs, USERS, type User } from "../../support/system/users.ts";
 
 /**
- * Deserters: daemons that also drop the mark by which a server knows whose descendants they are (`native/process/tree-tag.cc`).
- * They end with the process that started them all the same.
+ * Deserters: daemons that also change the tree tag by which a server identifies descendants
+ * (`native/process/tree-tag.cc`). The server still ends them with the process that started them.
  */
 
 const ROUNDS = repetitions(200);
@@ -62,18 +62,18 @@ const CLOSED = ">/dev/null 2>&1 </dev/null";
 const daemon = (first: string) =>
   `(setsid bash -c 'trap "" TERM HUP; ${first}; echo $$ >$PLACE.new; mv $PLACE.new $PLACE; exec sleep 1000' ${CLOSED} &)`;
 const NOTHING = ":";
-/** Each limit that could carry a mark. */
-const DROPS_MARK = "ulimit -x 4096; ulimit -R 5000000";
-/** A well-formed mark of a process that never existed. */
-const FAKES_MARK = "ulimit -x 4503599627370497; ulimit -R 4503599627370497";
-/** The limit that programs with realtime threads set. */
+/** Overwrites each resource limit that can hold half of a tree tag. */
+const DROPS_TAG = "ulimit -x 4096; ulimit -R 5000000";
+/** Sets a well-formed tree tag of a process that never existed. */
+const FAKES_TAG = "ulimit -x 4503599627370497; ulimit -R 4503599627370497";
+/** Overwrites only the limit that programs with realtime threads set. */
 const LIMITS_REALTIME = "ulimit -R 5000000";
-/** Returns the value of a resource limit of another process. Every user may read it. */
+/** Returns a shell substitution that reads a resource limit of another process. Every user may read it. */
 const limitOf = (pid: number, name: string) => `$(sed -n "s/^Max ${name} *\\([0-9]*\\).*/\\1/p" /proc/${pid}/limits)`;
-const takesMarkOf = (pid: number) => `ulimit -x ${limitOf(pid, "file locks")}`;
-const takesHalvesOf = (pid: number) => `${takesMarkOf(pid)}; ulimit -R ${limitOf(pid, "realtime timeout")}`;
+const copiesTagOf = (pid: number) => `ulimit -x ${limitOf(pid, "file locks")}`;
+const copiesTagAndCheckOf = (pid: number) => `${copiesTagOf(pid)}; ulimit -R ${limitOf(pid, "realtime timeout")}`;
 
-/** The clock by which the kernel notes when a process began. */
+/** Returns the current time in the resolution that the kernel uses for start times. */
 const ticks = () => readFileSync("/proc/uptime", "utf8").split(" ")[0];
 const commandLine = (pid: number) => readFileSync(`/proc/${pid}/cmdline`, "utf8");
 
@@ -98,8 +98,8 @@ for (const user of USERS) {
       const client = await connected(server);
       const early = await startDaemon(others, "early", NOTHING, "exec sleep 1000");
       const pids = [
-        await startDaemon(client, "dropped", DROPS_MARK, "exec sleep 1000"),
-        await startDaemon(client, "faked", FAKES_MARK, "exec sleep 1000"),
+        await startDaemon(client, "dropped", DROPS_TAG, "exec sleep 1000"),
+        await startDaemon(client, "faked", FAKES_TAG, "exec sleep 1000"),
       ];
       const honest = [
         early,
@@ -122,22 +122,22 @@ for (const user of USERS) {
       const others = await connected(server);
       const honest = await startDaemon(others, "honest", NOTHING, "exit 0");
       const client = await connected(server);
-      const pid = await startDaemon(client, "p", DROPS_MARK, "exit 0");
+      const pid = await startDaemon(client, "p", DROPS_TAG, "exit 0");
       assert.equal((await client.finished("p")).exitCode, 0);
       client.cut();
-      await until("it is gone", () => !isAlive(pid));
+      await until("the deserter to end", () => !isAlive(pid));
       assert.ok(isAlive(honest));
     });
 
-    test(`end at whatever point of their escape, ${ROUNDS} times`, async () => {
+    test(`end when the process is terminated at any point of their escape, ${ROUNDS} times`, async () => {
       await using server = await serveAs(user);
       const client = await connected(server);
       const marker = `DESERTS_FROM=${process.pid}-${user.uid}-${Date.now()}`;
       const [name = "", value = ""] = marker.split("=");
       const env = { PATH: "/usr/bin:/bin", PLACE: "/dev/null", [name]: value };
       const early = await startDaemon(client, "early", NOTHING, "exec sleep 1000");
-      const ways = user.uid === 0 ? [DROPS_MARK] : [DROPS_MARK, takesHalvesOf(early)];
-      const desert = (way = DROPS_MARK) =>
+      const ways = user.uid === 0 ? [DROPS_TAG] : [DROPS_TAG, copiesTagAndCheckOf(early)];
+      const desert = (way = DROPS_TAG) =>
         `(setsid bash -c '${way}; (setsid sleep 1000 &); exec sleep 1000' ${CLOSED} &)`;
       const round = async (at: number) => {
         const processId = `p${at}`;
@@ -145,8 +145,8 @@ for (const user of USERS) {
           cwd: "file:///",
           env,
         });
-        // By then, the daemon has done none, some or all of its forks.
-        for (let turns = at % 8; turns > 0; turns--) await client.call("environment/status", {});
+        // During these calls the daemon does none, some or all of its forks.
+        for (let calls = at % 8; calls > 0; calls--) await client.call("environment/status", {});
         await client.call("process/terminate", { processId });
       };
       for (let at = 0; at < ROUNDS; at += AT_ONCE)
@@ -160,10 +160,10 @@ for (const user of USERS) {
 const [ordinary] = USERS.filter(({ name }) => name === "an ordinary user");
 assert.ok(ordinary);
 
-describe("deserters that take the mark of another process of their server", {
+describe("deserters that copy the tree tag of another process of their server", {
   skip: skipFor(ordinary),
 }, () => {
-  test("end when the process that started them is terminated, whichever they take, and those others stay", async () => {
+  test("end when the process that started them is terminated, whichever tag they copy, and the tagged processes stay", async () => {
     await using server = await serveAs(ordinary);
     const others = await connected(server);
     const client = await connected(server);
@@ -173,16 +173,16 @@ describe("deserters that take the mark of another process of their server", {
     const begun = ticks();
     await until("another tick", () => ticks() !== begun);
     const ways = {
-      marker: takesMarkOf(early),
-      halves: takesHalvesOf(early),
-      lowered: `${takesMarkOf(early)}; ${LIMITS_REALTIME}`,
-      nothing: `${takesMarkOf(early)}; ulimit -R 0`,
+      marker: copiesTagOf(early),
+      halves: copiesTagAndCheckOf(early),
+      lowered: `${copiesTagOf(early)}; ${LIMITS_REALTIME}`,
+      nothing: `${copiesTagOf(early)}; ulimit -R 0`,
     };
     const deserters = new Map<string, number>();
     for (const [way, first] of Object.entries(ways))
       deserters.set(way, await startDaemon(client, way, first, "exec sleep 1000"));
     const late = await startDaemon(others, "late", NOTHING, "exec sleep 1000");
-    deserters.set("later", await startDaemon(client, "later", takesHalvesOf(late), "exec sleep 1000"));
+    deserters.set("later", await startDaemon(client, "later", copiesTagAndCheckOf(late), "exec sleep 1000"));
     for (const [processId, pid] of deserters) {
       assert.deepEqual(await client.call("process/terminate", { processId }), { running: true });
       await until(`${processId} is gone`, () => !isAlive(pid));
@@ -196,14 +196,14 @@ describe("deserters that take the mark of another process of their server", {
     await using server = await serveAs(ordinary, "--detached-session-ttl", "0");
     const honest = await startDaemon(await connected(server), "honest", NOTHING, "exec sleep 1000");
     const client = await connected(server);
-    const pid = await startDaemon(client, "p", takesMarkOf(honest), "exit 0");
+    const pid = await startDaemon(client, "p", copiesTagOf(honest), "exit 0");
     assert.equal((await client.finished("p")).exitCode, 0);
     client.cut();
-    await until("it is gone", () => !isAlive(pid));
+    await until("the deserter to end", () => !isAlive(pid));
     assert.ok(isAlive(honest));
   });
 
-  test("end with their server, even if the mark is that of a persistent process", {
+  test("end with their server, even if the tree tag is that of a persistent process", {
     skip: NO_SUPERVISOR,
   }, async () => {
     await using server = new SupervisedServer(await serveAs(ordinary, "--supervised"));
@@ -211,10 +211,10 @@ describe("deserters that take the mark of another process of their server", {
     const honest = await startDaemon(client, "persistent", NOTHING, "exec sleep 1000", {
       lifetime: "persistent",
     });
-    const pid = await startDaemon(client, "p", takesHalvesOf(honest), "exec sleep 1000");
+    const pid = await startDaemon(client, "p", copiesTagAndCheckOf(honest), "exec sleep 1000");
     const [persistent = 0] = childrenOf(server.supervisorPid).filter((child) => /^sleep/.test(commandLine(child)));
     await server.killServer([honest, persistent]);
-    await until("it is gone", () => !isAlive(pid));
+    await until("the deserter to end", () => !isAlive(pid));
     assert.ok(isAlive(honest));
   });
 });
@@ -230,27 +230,27 @@ interface TakesAll {
   skip: string | false;
   serve(...args: string[]): Promise<ServeChild>;
   takes(pid: number): string;
-  /** How a mark appears in /proc/PID/limits. */
-  markers: RegExp;
+  /** Matches the lines of /proc/PID/limits that hold a tree tag. */
+  tagLines: RegExp;
 }
 
-/** Ways to copy the whole mark of another process, so that the marks are equal. */
+/** Ways to copy the whole tree tag of another process, so that both tags are equal. */
 const TAKES_ALL: Record<string, TakesAll> = {
   "who may raise limits": {
     skip: canRaiseLimits() ? false : "root may not raise limits here",
     serve: (...args) => serveAs(root, ...args),
-    takes: takesHalvesOf,
-    markers: /^Max (file locks|realtime timeout).*$/gm,
+    takes: copiesTagAndCheckOf,
+    tagLines: /^Max (file locks|realtime timeout).*$/gm,
   },
-  "of a server that has limits of its own, so that marks have one half": {
+  "of a server whose limits leave one half for the tree tag": {
     skip: false,
     serve: (...args) => serveBelowAnother(...args),
     takes: (pid) => `prlimit --pid $$ --rss=${limitOf(pid, "resident set")}:`,
-    markers: /^Max resident set.*$/gm,
+    tagLines: /^Max resident set.*$/gm,
   },
 };
 
-/** As the mark of another server is there. */
+/** Starts a server below the tree tag of another server. */
 async function serveBelowAnother(...args: string[]): Promise<ServeChild> {
   const program = `ulimit -x 4503599627370497; exec "$0" serve "$@"`;
   const listen = ["--listen", "ws://127.0.0.1:0", ...args];
@@ -260,25 +260,25 @@ async function serveBelowAnother(...args: string[]): Promise<ServeChild> {
 const inCgroups = process.getuid?.() === 0 ? skipFor(root) || NO_SERVER_CGROUP : "only root can make cgroups";
 
 for (const [whose, way] of Object.entries(TAKES_ALL)) {
-  describe(`deserters ${whose}, which take all of another process's mark`, {
+  describe(`deserters ${whose}, which copy the whole tree tag of another process`, {
     skip: way.skip || inCgroups,
   }, () => {
-    const readMarkers = (pid: number) => readFileSync(`/proc/${pid}/limits`, "utf8").match(way.markers);
+    const readTagLines = (pid: number) => readFileSync(`/proc/${pid}/limits`, "utf8").match(way.tagLines);
 
-    /** Says the numbers of both: of the process whose mark is taken, and of the deserter. */
+    /** Returns the pids of the process whose tree tag is copied (`other`) and of the deserter (`pid`). */
     const desert = async (server: ServeChild, then: string, more: object = {}) => {
       const other = await startDaemon(await connected(server), "other", NOTHING, "exec sleep 1000", more);
       const client = await connected(server);
       const pid = await startDaemon(client, "p", way.takes(other), then);
-      assert.deepEqual(readMarkers(pid), readMarkers(other));
+      assert.deepEqual(readTagLines(pid), readTagLines(other));
       return { client, other, pid };
     };
 
-    test("end when the process that started them is terminated, and that other stays", async () => {
+    test("end when the process that started them is terminated, and the other process stays", async () => {
       await using server = await way.serve();
       const { client, other, pid } = await desert(server, "exec sleep 1000");
       assert.deepEqual(await client.call("process/terminate", { processId: "p" }), { running: true });
-      await until("it is gone", () => !isAlive(pid));
+      await until("the deserter to end", () => !isAlive(pid));
       assert.ok(isAlive(other));
     });
 
@@ -287,25 +287,25 @@ for (const [whose, way] of Object.entries(TAKES_ALL)) {
       const { client, other, pid } = await desert(server, "exit 0");
       assert.equal((await client.finished("p")).exitCode, 0);
       client.cut();
-      await until("it is gone", () => !isAlive(pid));
+      await until("the deserter to end", () => !isAlive(pid));
       assert.ok(isAlive(other));
     });
 
-    test("end with their server, even if the mark is that of a persistent process", {
+    test("end with their server, even if the tree tag is that of a persistent process", {
       skip: NO_SUPERVISOR,
     }, async () => {
       await using server = new SupervisedServer(await way.serve("--supervised"));
       const { other, pid } = await desert(server.serve, "exec sleep 1000", { lifetime: "persistent" });
       const [persistent = 0] = childrenOf(server.supervisorPid).filter((child) => /^sleep/.test(commandLine(child)));
       await server.killServer([other, persistent]);
-      await until("it is gone", () => !isAlive(pid));
+      await until("the deserter to end", () => !isAlive(pid));
       assert.ok(isAlive(other));
     });
   });
 }
 
 describe("daemons of a server that another server runs", { skip: skipFor(ordinary) }, () => {
-  test("end when the process that started them is terminated, marked or not, and other daemons stay", async () => {
+  test("end when the process that started them is terminated, with or without a tree tag, and other daemons stay", async () => {
     await using server = await serveBelowAnother();
     const client = await connected(server);
     const early = await startDaemon(client, "early", NOTHING, "exec sleep 1000");
@@ -318,7 +318,7 @@ describe("daemons of a server that another server runs", { skip: skipFor(ordinar
   });
 });
 
-describe("daemons of an ordinary user, where no cgroup can be made", () => {
+describe("daemons of an ordinary user without cgroups", () => {
   const user = ordinary;
   const skip = skipFor(user);
 
@@ -334,7 +334,7 @@ describe("daemons of an ordinary user, where no cgroup can be made", () => {
       await startDaemon(client, "gone", NOTHING, "exit 0"),
     ];
     const three = [server.child.pid ?? 0, server.lowerWatchdogPid(), server.serverPid()];
-    // Stopped, none of them can do anything between the deaths.
+    // The test stops all of them first, so that none reacts to the death of another.
     for (const signal of ["SIGSTOP", "SIGKILL"] as const) for (const pid of three) process.kill(pid, signal);
     await until(`none is left (${pids.filter(isAlive)})`, () => !pids.some(isAlive));
     await server.exited;

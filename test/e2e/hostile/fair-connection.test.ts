@@ -19,7 +19,7 @@ describe("a connection that a process floods while its client does not read", ()
     await using other = await server.connect();
     await client.handshake();
     await other.handshake();
-    // From the beginning, so that the client's own buffer in the system stays small.
+    // The client pauses before any output, so that the kernel keeps its receive buffer small.
     client.pause();
     const [flooded, echoed] = [join(scratch.path, "flooded"), join(scratch.path, "echoed")];
     const floods = ["a", "b"].map((id) =>
@@ -34,9 +34,9 @@ describe("a connection that a process floods while its client does not read", ()
     await settledValue(() => sizeOf(flooded), server.serverPid());
 
     const written = client.write("echo", "word\n");
-    await until("it was answered", () => sizeOf(echoed) === 1);
-    // The server has read the answer by then, because each turn of its event loop serves every ready socket.
-    for (let turn = 0; turn < 20; turn++) await other.call("environment/status");
+    await until("the process echoed", () => sizeOf(echoed) === 1);
+    // After these calls the server has read the echo, because each tick of its event loop serves all ready descriptors.
+    for (let count = 0; count < 20; count++) await other.call("environment/status");
     client.resume();
     await Promise.all([...floods, echo, written]);
     await client.outputContains("echo", "word\n");

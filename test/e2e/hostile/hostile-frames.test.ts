@@ -5,7 +5,7 @@ import { ServeChild } from "../../support/servers/serve.ts";
 
 /** Frames that no well-behaved client sends, over TCP to a real server, with the addon's sockets and with Node's. */
 
-/** Values at which a sum, a sign, a double or a 32-bit number would overflow, and their neighbours. */
+/** Values at which a sum, a sign, a double or a 32-bit number would overflow, and their neighbors. */
 const EDGES = [2n ** 31n, 2n ** 32n, 2n ** 53n, 2n ** 63n, 2n ** 64n];
 const AROUND = [-16n, -15n, -14n, -13n, -12n, -11n, -10n, -9n, -8n, -7n, -6n, -2n, -1n, 0n, 1n, 14n];
 const LENGTHS = EDGES.flatMap((edge) => AROUND.map((by) => edge + by)).filter((length) => length < 2n ** 64n);
@@ -24,8 +24,8 @@ for (const [way, env] of Object.entries(WAYS)) {
     return { server, port: Number(new URL(server.url).port) };
   }
 
-  /** Returns the server's answers to `frames` followed by invalid bytes. */
-  async function verdict(port: number, ...frames: Buffer[]): Promise<string[]> {
+  /** Returns the server's response to `frames` followed by invalid bytes. */
+  async function exchangeFrames(port: number, ...frames: Buffer[]): Promise<string[]> {
     const client = await RawWebSocket.open(port);
     client.send(...frames, Buffer.alloc(40, 0x81));
     return client.finish();
@@ -35,7 +35,7 @@ for (const [way, env] of Object.entries(WAYS)) {
     test("is answered with 1002 or 1007 when its code, its length or its reason is wrong, else with 1000", async () => {
       const { server, port } = await serve();
       await using _ = server;
-      const answer = (payload: Buffer) => verdict(port, rawFrame({ opcode: 8, payload }));
+      const answer = (payload: Buffer) => exchangeFrames(port, rawFrame({ opcode: 8, payload }));
       for (const code of [0, 999, 1004, 1005, 1006, 1015, 1016, 1100, 2000, 2999, 5000, 65_535]) {
         assert.deepEqual(await answer(closePayload(code)), ["close 1002"], `code ${code}`);
       }
@@ -53,12 +53,12 @@ for (const [way, env] of Object.entries(WAYS)) {
       await using _ = server;
       for (const claimed of [LIMIT + 1n, ...LENGTHS]) {
         for (const opcode of [1, 2]) {
-          const result = await verdict(port, rawFrame({ opcode, claimed }));
+          const result = await exchangeFrames(port, rawFrame({ opcode, claimed }));
           assert.deepEqual(result, ["close 1009"], `${claimed} bytes, opcode ${opcode}`);
         }
         const begun = rawFrame({ opcode: 1, fin: false, payload: Buffer.from("{") });
         for (const fin of [true, false]) {
-          const result = await verdict(port, begun, rawFrame({ opcode: 0, fin, claimed }));
+          const result = await exchangeFrames(port, begun, rawFrame({ opcode: 0, fin, claimed }));
           assert.deepEqual(result, ["close 1009"], `${claimed} bytes, continued`);
         }
       }
@@ -78,7 +78,7 @@ for (const [way, env] of Object.entries(WAYS)) {
           { opcode: 3 },
           { opcode: 0 },
         ]) {
-          const result = await verdict(port, rawFrame({ ...wrong, claimed }));
+          const result = await exchangeFrames(port, rawFrame({ ...wrong, claimed }));
           assert.deepEqual(result, ["close 1002"], `${claimed} bytes, ${JSON.stringify(wrong)}`);
         }
       }
@@ -88,7 +88,7 @@ for (const [way, env] of Object.entries(WAYS)) {
       const { server, port } = await serve();
       await using _ = server;
       for (const claimed of [200n, 2n ** 20n - 14n, 2n ** 20n, 2n ** 20n + 1n, LIMIT]) {
-        assert.deepEqual(await verdict(port, rawFrame({ opcode: 1, claimed })), [], `${claimed} bytes`);
+        assert.deepEqual(await exchangeFrames(port, rawFrame({ opcode: 1, claimed })), [], `${claimed} bytes`);
       }
     });
 
@@ -99,7 +99,7 @@ for (const [way, env] of Object.entries(WAYS)) {
       for (let at = 1; at < bytes.length; at++) {
         const client = await RawWebSocket.open(port);
         client.send(rawFrame({ opcode: 9, payload: Buffer.from("a") }), bytes.subarray(0, at));
-        // The answer shows that the first part was processed before the second is sent.
+        // The response shows that the server processed the first bytes before the test sends the others.
         assert.deepEqual(await client.heard(1), ["pong YQ=="]);
         client.send(bytes.subarray(at));
         assert.deepEqual(await client.finish(), ["pong YQ==", "close 1009"], `split at ${at}`);

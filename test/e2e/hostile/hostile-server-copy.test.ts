@@ -65,7 +65,7 @@ describe("a copy from a hostile server", { timeout: 120_000 }, () => {
           { files: there.files, path: "/data" },
           { files: here.files, path: scratch.path("work/dest") },
         );
-        // Characters that are not ASCII are a name like any other.
+        // The non-ASCII characters of this name are valid.
         if (name.startsWith("\u012e")) assert.deepEqual((await copying).problems, []);
         else await assert.rejects(copying, { code: "PROTOCOL", message: /^the server sent an invalid name/ });
         assert.equal(readFileSync(scratch.path("work/victim"), "utf8"), "mine");

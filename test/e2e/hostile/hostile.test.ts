@@ -8,7 +8,7 @@ import { cpuTicks, residentBytes, ServeChild, scratchDirectory } from "../../sup
 import { settledPeak, settledValue } from "../../support/system/process-stats.ts";
 import { until } from "../../support/system/until.ts";
 
-/** Memory that hostile peers may cost the shipped server. The tests measure its resident set, never a time. */
+/** Memory of the shipped server under hostile peers. The tests measure its resident set, never a time. */
 
 const MIB = 1024 * 1024;
 const TEXT = 1;
@@ -28,11 +28,16 @@ for (const { name, env } of KINDS) {
       await using server = await serve();
       const peer = await silent(server);
       const ping = rawFrame({ opcode: PING, payload: Buffer.alloc(109, "p") });
-      const sent = await pour(peer, server, Buffer.concat(Array.from({ length: 2000 }, () => ping)), 80 * MIB);
+      const sent = await sendUntilStopped(
+        peer,
+        server,
+        Buffer.concat(Array.from({ length: 2000 }, () => ping)),
+        80 * MIB,
+      );
       assert.ok(sent < 60 * MIB, `it was read on and on: ${Math.round(sent / MIB)} MiB`);
-      await isWell(server);
+      await assertServes(server);
       peer.socket.resume();
-      await until("what waited is read", () => peer.socket.writableLength === 0);
+      await until("the server to read all pings", () => peer.socket.writableLength === 0);
       peer.socket.destroy();
     });
 
@@ -63,7 +68,7 @@ for (const { name, env } of KINDS) {
       assert.equal(result?.status, "accepted");
     });
 
-    test("remembers write ids up to a number of bytes: more short ones than long ones", async () => {
+    test("remembers write ids up to a total size, so more short ids than long ids", async () => {
       await using server = await serve();
       await using client = await ready(server);
       await client.start("cat", sh("cat"), { pipeStdin: true });
@@ -118,7 +123,7 @@ for (const { name, env } of KINDS) {
         client.request("process/write", { processId: "cat", writeId: "w", chunk: "aGkK" }),
         client.request("environment/status", {}),
       ];
-      await isWell(server);
+      await assertServes(server);
       // While the long answer is being sent, direct input must not insert its answer into the middle of it.
       for (let n = 0; n < 50; n++)
         requests.push(client.request("process/write", { processId: "cat", writeId: `w${n}`, chunk: "aGkK" }));
@@ -141,16 +146,16 @@ for (const { name, env } of KINDS) {
       );
       peer.send(...reads);
       await until("all of it is sent", () => peer.socket.writableLength === 0);
-      await isWell(server);
+      await assertServes(server);
       const before = cpuTicks(server.serverPid());
       peer.socket.destroy();
-      for (let n = 0; n < 3; n++) await isWell(server);
+      for (let n = 0; n < 3; n++) await assertServes(server);
       // 4000 answers of 1.4 MB would be many seconds of work; a second is a hundred ticks.
       const ticks = cpuTicks(server.serverPid()) - before;
       assert.ok(ticks < 200, `it worked for ${ticks} ticks after its peer had left`);
     });
 
-    test("takes large messages of many peers one after another", async () => {
+    test("processes large messages of many peers one after another", async () => {
       await using server = await serve();
       const pid = server.serverPid();
       const peers = await Promise.all(Array.from({ length: 12 }, () => silent(server)));
@@ -208,7 +213,7 @@ async function ready(server: ServeChild): Promise<WireClient> {
 
 type RawPeer = RawWebSocket & { received: number; greeted: number };
 
-/** A peer that counts what it is sent, until it stops reading. */
+/** Connects a peer that counts the bytes it receives. */
 async function initialized(server: ServeChild): Promise<RawPeer> {
   const socket = await RawWebSocket.open(Number(new URL(server.url).port));
   const peer = Object.assign(socket, { received: 0, greeted: 0 });
@@ -224,14 +229,14 @@ async function initialized(server: ServeChild): Promise<RawPeer> {
 
 async function silent(server: ServeChild): Promise<RawPeer> {
   const peer = await initialized(server);
-  await until("it is let in", () => peer.received > 0);
+  await until("the response to initialize", () => peer.received > 0);
   peer.greeted = peer.received;
   peer.socket.pause();
   return peer;
 }
 
 /** Sends until `most` bytes are sent or the server stops reading. Returns the number of bytes sent. */
-function pour(peer: RawPeer, server: ServeChild, bytes: Buffer, most: number): Promise<number> {
+function sendUntilStopped(peer: RawPeer, server: ServeChild, bytes: Buffer, most: number): Promise<number> {
   const { socket } = peer;
   const sent = () => socket.bytesWritten - socket.writableLength;
   return settledValue(() => {
@@ -240,8 +245,8 @@ function pour(peer: RawPeer, server: ServeChild, bytes: Buffer, most: number): P
   }, server.serverPid());
 }
 
-/** Another client is answered. */
-async function isWell(server: ServeChild): Promise<boolean> {
+/** Asserts that the server responds to another client. */
+async function assertServes(server: ServeChild): Promise<boolean> {
   await using client = await ready(server);
   const { result } = await client.request("environment/status", {});
   assert.equal(result?.status, "ready");

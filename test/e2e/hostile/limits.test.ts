@@ -23,7 +23,7 @@ async function connected(server: ServeChild): Promise<WireClient> {
   return client;
 }
 
-/** Its last event: `process/exited`. */
+/** Waits for `process/exited` and returns its params. */
 async function exitOf(client: WireClient, processId: string): Promise<Record<string, unknown>> {
   const { params } = await client.waitFor(
     `the exit of ${processId}`,
@@ -33,7 +33,7 @@ async function exitOf(client: WireClient, processId: string): Promise<Record<str
 }
 
 describe("limits of a process", () => {
-  test("wall time: the process is ended, and its exit reason says why", async () => {
+  test("wall time: the process is terminated, and its exit reason names the limit", async () => {
     await using server = await serve();
     await using client = await connected(server);
     await client.start("p", sh("sleep 1000"), { limits: { wallTimeMs: 50 } });
@@ -51,12 +51,12 @@ describe("limits of a process", () => {
     assert.deepEqual({ reason, limit }, { reason: "limit", limit: "outputBytes" });
     await client.finished("p");
     assert.equal(client.output("p").length, 10_000);
-    // A process that writes exactly its limit is not ended.
+    // A process that writes exactly its limit is not terminated.
     await client.start("q", sh("printf 1234567890"), { limits: { outputBytes: 10 } });
     assert.equal((await exitOf(client, "q")).reason, "exited");
   });
 
-  test("CPU time: each process has its own", async () => {
+  test("CPU time: the process is killed with SIGXCPU, and its exit reason names the limit", async () => {
     await using server = await serve();
     await using client = await connected(server);
     await client.start("p", sh("while :; do :; done"), { limits: { cpuTimeMs: 600 } });
@@ -80,18 +80,18 @@ describe("limits of a process", () => {
     assert.equal((await client.finished("small")).exitCode, 0);
   });
 
-  test("memory of a tree: the tree is killed, and its exit reason says why", {
+  test("memory of a tree: the tree is killed, and the exit reason names the limit", {
     skip: needsCgroup("memory"),
   }, async () => {
     await using server = await serve();
     await using client = await connected(server);
-    const grow = "const kept = []; for (;;) kept.push(Buffer.alloc(8 << 20, 1));";
+    const grow = "const buffers = []; for (;;) buffers.push(Buffer.alloc(8 << 20, 1));";
     await client.start("p", node(grow), { limits: { memoryBytes: 128 << 20 } });
     const { reason, limit, signal } = await exitOf(client, "p");
     assert.deepEqual({ reason, limit, signal }, { reason: "limit", limit: "memoryBytes", signal: "SIGKILL" });
   });
 
-  test("processes of a tree: one more is refused by the system, and no cgroup is left", {
+  test("processes of a tree: the system rejects one more, and no cgroup is left", {
     skip: needsCgroup("pids"),
   }, async () => {
     let pid: number;
@@ -144,8 +144,8 @@ describe("limits of a process", () => {
     assert.equal(client.output("less").length, 10);
   });
 
-  test("a limit that cannot be enforced is refused, also at the start of a server", async () => {
-    // Without the addon nothing can enforce it on a child.
+  test("a limit that cannot be enforced is rejected, also at the start of a server", async () => {
+    // Only the addon can set this limit on a child.
     const env = { PROCWIRE_NATIVE_SPAWNER: "/nowhere" };
     await using server = await new ServeChild(["--listen", "ws://127.0.0.1:0"], { env }).listening();
     await using client = await connected(server);

@@ -29,8 +29,8 @@ function ask(client: WireClient, firstId: number, count: number, method: string,
   for (let id = firstId; id < firstId + count; id++) client.raw(JSON.stringify({ id, method, params }));
 }
 
-describe("answers that the client does not read", { skip: NO_ADDON, timeout: 600_000 }, () => {
-  test("250 blocks of 1 MiB of an open file are not all in memory, and all come once they are read", async () => {
+describe("responses that the client does not read", { skip: NO_ADDON, timeout: 600_000 }, () => {
+  test("250 blocks of 1 MiB are not all in memory, and all arrive once the client reads", async () => {
     using scratch = scratchDirectory();
     writeFileSync(join(scratch.path, "large"), Buffer.alloc(2 * MIB, "x"));
     await using server = await serve();
@@ -46,7 +46,7 @@ describe("answers that the client does not read", { skip: NO_ADDON, timeout: 600
     assert.equal(Buffer.from(String(result?.chunk), "base64").length, MIB);
   });
 
-  test("120 snapshots of 2 MiB are not all in memory, and all come once they are read", async () => {
+  test("120 snapshots of 2 MiB are not all in memory, and all arrive once the client reads", async () => {
     await using server = await serve();
     await using client = await ready(server);
     await client.start("p", sh(`head -c ${2 * MIB} /dev/zero; head -c ${2 * MIB} /dev/zero >&2`));
@@ -65,7 +65,7 @@ describe("answers that the client does not read", { skip: NO_ADDON, timeout: 600
 describe("one budget for all retained memory", { skip: NO_ADDON, timeout: 600_000 }, () => {
   const BUDGET = 64 * MIB;
 
-  test("output, files, HTTP bodies and large writes at once stay near it, and the server answers every client afterwards", async () => {
+  test("bounds output, files, HTTP bodies and large writes together, and the server responds to every client afterwards", async () => {
     using scratch = scratchDirectory();
     writeFileSync(join(scratch.path, "large"), Buffer.alloc(16 * MIB, "x"));
     const web = createServer((_, response) => response.end(Buffer.alloc(12 * MIB, "y")));
@@ -110,7 +110,7 @@ describe("one budget for all retained memory", { skip: NO_ADDON, timeout: 600_00
     assert.equal((await client.finished("p")).output, "done\n");
   });
 
-  test("HTTP bodies that do not fit are refused with a remedy", async () => {
+  test("rejects HTTP bodies that do not fit, with a remedy", async () => {
     const body = Buffer.alloc(10 * MIB, "y");
     const web = createServer((_, response) => response.end(body));
     web.listen(0, "127.0.0.1");
@@ -121,7 +121,7 @@ describe("one budget for all retained memory", { skip: NO_ADDON, timeout: 600_00
     });
     await once(web, "listening");
     const url = `http://127.0.0.1:${(web.address() as AddressInfo).port}/`;
-    // A quarter of it is for such bodies: one of these, not two.
+    // A quarter of the budget is for HTTP bodies: it holds one of these bodies, not two.
     await using server = await serve("--memory-budget-bytes", String(BUDGET));
     await using client = await ready(server);
     client.pause();

@@ -72,7 +72,7 @@ for (const [way, env] of Object.entries(WAYS)) {
     }
 
     test("of authenticated clients takes at most half of the descriptors; the next client receives 503", async () => {
-      // The server's own and a first start take about thirty.
+      // The server itself and its first process use about thirty descriptors.
       await using server = await serveWith(80, env);
       await using client = await server.connect();
       await client.handshake();
@@ -87,7 +87,7 @@ for (const [way, env] of Object.entries(WAYS)) {
 }
 
 describe("a server without a descriptor left", () => {
-  test("keeps serving connected clients, and accepts waiting ones when one is free again", async () => {
+  test("keeps serving connected clients, and accepts waiting clients when a descriptor is free again", async () => {
     await using server = await serveWith(64);
     await using client = await server.connect();
     await client.handshake();

@@ -8,7 +8,7 @@ import { sh } from "../../support/servers/raw-connection.ts";
 import { PROCWIRE, ServeChild, scratchDirectory } from "../../support/servers/serve.ts";
 import { until } from "../../support/system/until.ts";
 
-/** The limit of processes does not bind root, so an ordinary user runs the server. */
+/** The kernel does not apply the process limit to root, so an ordinary user runs the server. */
 const asOrdinaryUser =
   process.getuid?.() === 0 ? ["setpriv", "--reuid", "65531", "--regid", "65531", "--clear-groups"] : [];
 
@@ -17,7 +17,7 @@ function runAsOrdinaryUser(...command: string[]) {
   return spawnSync(program, args, { encoding: "utf8" });
 }
 
-/** Why a limit cannot be tried here, or false. */
+/** Why the limit cannot be tested on this host, or false. */
 function missing(): string | false {
   const version = runAsOrdinaryUser(PROCWIRE, "--version");
   if (version.status !== 0)
@@ -56,7 +56,7 @@ const REQUESTS: [method: string, params: Record<string, unknown>][] = [
 ];
 
 describe("at the limit of processes", { skip, timeout: 600_000 }, () => {
-  test("every request is answered and running processes continue", async () => {
+  test("the server responds to every request and running processes continue", async () => {
     await using server = await serveOrdinary();
     const client = await server.connect();
     await client.handshake();
@@ -90,7 +90,7 @@ describe("at the limit of processes", { skip, timeout: 600_000 }, () => {
     assert.equal((await server.stop()).code, 0);
   });
 
-  test("a server that cannot create its threads refuses requests that need them, until it can", {
+  test("a server rejects requests that need threads until it can create the threads", {
     skip: NO_ADDON,
   }, async () => {
     using directory = scratchDirectory();

@@ -13,7 +13,7 @@ describe("the memory of a server", { skip: NO_ADDON }, () => {
   test("returns to the system once the server is idle after much output", async () => {
     await using server = await serve();
     const pid = server.serverPid();
-    // Not the client of other tests, which keeps all it gets.
+    // A plain WebSocket, because the test client keeps all messages in memory.
     const socket = new WebSocket(server.url, { perMessageDeflate: false });
     await once(socket, "open");
     const before = residentBytes(pid);
@@ -26,12 +26,12 @@ describe("the memory of a server", { skip: NO_ADDON }, () => {
     send({ method: "initialized", params: {} });
     send({ id: 2, method: "process/start", params: startParams("p", sh("head -c 400000000 /dev/zero")) });
     let peak = 0;
-    await until("all of it", () => {
+    await until("the whole output", () => {
       peak = Math.max(peak, residentBytes(pid));
       return isClosed;
     });
     assert.ok(peak > before + 40 * MIB, `nothing to give back: ${before} grew to ${peak} bytes`);
-    await until("it is given back", () => residentBytes(pid) < before + 30 * MIB);
+    await until("the server to return memory to the system", () => residentBytes(pid) < before + 30 * MIB);
     socket.terminate();
   });
 });

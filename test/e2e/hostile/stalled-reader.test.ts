@@ -16,7 +16,7 @@ async function waitForBackpressure(path: string, server: ServeChild): Promise<nu
   return settledValue(size, server.serverPid());
 }
 
-/** Prints without end, 64 KiB at a time, and notes each piece in a file. */
+/** Prints without end, 64 KiB at a time, and appends one byte to a file after each 64 KiB. */
 const flood = (path: string) =>
   sh(`echo $$; i=0; while :; do head -c 65536 /dev/zero; i=$((i+1)); printf . >> '${path}'; done`);
 
@@ -43,15 +43,15 @@ describe("a stalled reader", () => {
     const pids = ids.map((id) => Number(client.output(id).split("\n", 1)[0]));
     client.pause();
     for (const id of ids) await waitForBackpressure(join(scratch.path, id), server);
-    // Each of them holds its retention and the two head and tail buffers; the queue of the connection is bounded too.
+    // Each process has its retained output and head and tail of both streams. The queue of the connection is bounded.
     const grown = (await settledPeak(pid)) - before;
     assert.ok(grown < 60 * MIB, `the server grew by ${Math.round(grown / MIB)} MiB`);
 
-    // Requests that are sent are carried out, though their answers cannot be read yet.
+    // The server executes requests although the client does not read the responses yet.
     const answers = [client.request("process/terminate", { processId: "a" }), client.request("process/list")];
-    await until("the terminated one is gone", () => !isAlive(pids[0] ?? 0));
+    await until("the terminated process to end", () => !isAlive(pids[0] ?? 0));
     assert.ok(pids.slice(1).every(isAlive));
-    // Other clients' processes do not wait for it.
+    // Processes of other clients do not wait for the stalled reader.
     await other.start("p", sh("head -c 3000000 /dev/zero"));
     await other.finished("p");
     assert.equal(other.outputBytes("p").length, 3_000_000);
@@ -91,21 +91,21 @@ describe("a stalled reader", () => {
     }
   });
 
-  test("that keeps sending requests without reading the answers costs no memory", async () => {
+  test("that keeps sending requests without reading the responses costs no memory", async () => {
     await using server = await serve();
     const pid = server.serverPid();
     await using client = await ready(server);
     await client.start("p", sh("head -c 4000000 /dev/zero; read x"), { pipeStdin: true });
-    await client.until("all of it", () => client.outputBytes("p").length === 4_000_000);
+    await client.until("the whole output", () => client.outputBytes("p").length === 4_000_000);
     const { processes } = (await client.call("process/list")) as { processes: { pid: number }[] };
     const reading = processes[0]?.pid ?? 0;
     const before = residentBytes(pid);
     client.pause();
-    // Each answer is 1.4 MB: 170 MB in all.
+    // Each response has 1.4 MB, 170 MB in total.
     const answers = Array.from({ length: 120 }, () => client.request("process/read", { processId: "p" }));
     const write = client.request("process/write", { processId: "p", chunk: "Cg==", writeId: "1" });
-    // The write is queued after all of them; the process ends once the server has handled it.
-    await until("the write came through", () => !isAlive(reading));
+    // The write follows all of these requests; the process ends once the server has handled the write.
+    await until("the write to reach the process", () => !isAlive(reading));
     const grown = (await settledPeak(pid)) - before;
     client.resume();
     assert.ok(grown < 90 * MIB, `the server grew by ${Math.round(grown / MIB)} MiB`);

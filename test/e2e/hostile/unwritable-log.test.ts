@@ -13,7 +13,7 @@ after(() => {
   for (const server of servers) server.kill("SIGKILL");
 });
 
-/** A server whose stderr is `stderr`, with the URL from its stdout. */
+/** Starts a server with the given stderr and reads its URL from stdout. */
 async function serveWith(stderr: "pipe" | number, args: string[] = ["serve"]) {
   const listen = args[0] === "start" ? [] : ["--listen", "ws://127.0.0.1:0"];
   const child = spawn(PROCWIRE, [...args, ...listen], { stdio: ["ignore", "pipe", stderr] });
@@ -28,7 +28,7 @@ async function serveWith(stderr: "pipe" | number, args: string[] = ["serve"]) {
 }
 
 /** Makes the server log a warning: an unknown notification ends its connection. */
-async function logSomething(url: string): Promise<void> {
+async function causeWarning(url: string): Promise<void> {
   const client = new WireClient(await webSocketWire(url, {}));
   await client.handshake();
   client.notify("nobody/knows", {});
@@ -36,43 +36,43 @@ async function logSomething(url: string): Promise<void> {
 }
 
 /** Starts a process, makes the server log a few times, and checks that the process and its connection continue. */
-async function livesOn(url: string): Promise<void> {
+async function assertProcessContinues(url: string): Promise<void> {
   const client = new WireClient(await webSocketWire(url, {}));
   await client.handshake();
   await client.start("p", sh("cat"), { pipeStdin: true });
-  for (let time = 0; time < 3; time++) await logSomething(url);
+  for (let time = 0; time < 3; time++) await causeWarning(url);
   await client.write("p", "still here\n");
   await client.outputContains("p", "still here");
   await client.close();
 }
 
-async function endsWell(child: ChildProcess, exited: Promise<unknown[]>): Promise<void> {
+async function assertGracefulExit(child: ChildProcess, exited: Promise<unknown[]>): Promise<void> {
   child.kill("SIGTERM");
   assert.deepEqual(await exited, [0, null]);
 }
 
 describe("a log that cannot be written", { timeout: 600_000 }, () => {
-  test("because its reader has gone, ends neither the server nor a process", async () => {
+  test("because its reader exited, ends neither the server nor a process", async () => {
     const { child, url, exited } = await serveWith("pipe");
     child.stderr?.destroy();
-    await livesOn(url);
-    await endsWell(child, exited);
+    await assertProcessContinues(url);
+    await assertGracefulExit(child, exited);
   });
 
   test("because the disk is full, ends neither the server nor a process", async () => {
     const full = openSync("/dev/full", "w");
     const { child, url, exited } = await serveWith(full);
     closeSync(full);
-    await livesOn(url);
-    await endsWell(child, exited);
+    await assertProcessContinues(url);
+    await assertGracefulExit(child, exited);
   });
 
-  test("does not stop `procwire start` either, whose first lines are lost already", async () => {
+  test("does not stop `procwire start`, even if its first lines are lost", async () => {
     const full = openSync("/dev/full", "w");
     const { child, url, exited } = await serveWith(full, ["start"]);
     closeSync(full);
-    await livesOn(url);
-    await endsWell(child, exited);
+    await assertProcessContinues(url);
+    await assertGracefulExit(child, exited);
   });
 
   test("has its dropped lines counted, and reports their number when it can be written again", async () => {
@@ -85,22 +85,22 @@ describe("a log that cannot be written", { timeout: 600_000 }, () => {
     closeSync(writer);
     assert.match(read(reader), /listening/);
     closeSync(reader);
-    for (let time = 0; time < 3; time++) await logSomething(url);
+    for (let time = 0; time < 3; time++) await causeWarning(url);
     reader = openSync(pipe, constants.O_RDONLY | constants.O_NONBLOCK);
-    await logSomething(url);
+    await causeWarning(url);
     let log = "";
-    await until("the count of what was dropped", () => {
+    await until("the number of dropped lines", () => {
       log += read(reader);
       return log.includes("nobody/knows");
     });
     // One more line without the addon, because the server logs that the addon is missing.
     assert.match(log, /[34] log lines were dropped/);
     assert.equal(log.split("\n").length, 3, log);
-    await endsWell(child, exited);
+    await assertGracefulExit(child, exited);
     closeSync(reader);
   });
 
-  test("because its reader stalls, is dropped instead of piling up, and SIGTERM still ends the server", async () => {
+  test("because its reader stalls, is dropped instead of buffered, and SIGTERM still ends the server", async () => {
     using directory = scratchDirectory();
     const pipe = join(directory.path, "log");
     makePipe(pipe);
@@ -111,7 +111,7 @@ describe("a log that cannot be written", { timeout: 600_000 }, () => {
     const client = new WireClient(await webSocketWire(url, {}));
     await client.handshake();
     await client.start("p", sh("cat"), { pipeStdin: true });
-    // Each is logged with its whole name.
+    // The server logs the whole name of each invalid method.
     const longName = "x".repeat(100_000);
     for (let time = 0; time < 20; time++) {
       const other = new WireClient(await webSocketWire(url, {}));
@@ -121,7 +121,7 @@ describe("a log that cannot be written", { timeout: 600_000 }, () => {
     await client.write("p", "still here\n");
     await client.outputContains("p", "still here");
     await client.close();
-    await endsWell(child, exited);
+    await assertGracefulExit(child, exited);
     closeSync(reader);
   });
 });
@@ -157,8 +157,8 @@ describe("a server whose stdout is closed after the URL", { timeout: 600_000 }, 
     const { child, url, exited } = await serveWith("pipe");
     child.stderr?.resume();
     child.stdout?.destroy();
-    await livesOn(url);
-    await endsWell(child, exited);
+    await assertProcessContinues(url);
+    await assertGracefulExit(child, exited);
   });
 
   test("keeps serving when the URL itself could not be written", async () => {
@@ -176,8 +176,8 @@ describe("a server whose stdout is closed after the URL", { timeout: 600_000 }, 
     await until("the URL on stderr", () => stderr.includes("\n"), exited);
     const url = /ws:\S+/.exec(stderr)?.[0];
     assert.ok(url);
-    await livesOn(url);
-    await endsWell(child, exited);
+    await assertProcessContinues(url);
+    await assertGracefulExit(child, exited);
   });
 });
 

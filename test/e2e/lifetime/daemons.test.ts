@@ -29,7 +29,7 @@ const stay = (name: string, then = "exec sleep 1000") =>
   `sh -c 'trap "" TERM HUP; echo $$ >"$0/${name}.new"; mv "$0/${name}.new" "$0/${name}"; ${then}' "$PLACE"`;
 const CLOSED = ">/dev/null 2>&1 </dev/null";
 
-/** Each leaves one process behind it, whose pid it writes to the file of its name. */
+/** Scripts that leave one daemon each, which writes its pid to the file of its name. */
 const DAEMONS: Record<string, string> = {
   daemon: `(setsid ${stay("daemon")} ${CLOSED} &)`,
   nohup: `(setsid nohup ${stay("nohup")} ${CLOSED} &)`,
@@ -66,7 +66,7 @@ async function connected(server: ServeChild): Promise<WireClient> {
 const left = (pids: number[]) => pids.filter(isAlive);
 
 describe("daemons", { skip }, () => {
-  test("end when the process that started them is terminated, and other processes' daemons do not", async () => {
+  test("end when the process that started them is terminated, and daemons of other processes stay", async () => {
     await using server = await serve();
     const client = await connected(server);
     const others = await startDaemons(client, "other", "exec sleep 1000");
@@ -77,7 +77,7 @@ describe("daemons", { skip }, () => {
     assert.deepEqual(left(others), others);
   });
 
-  test("are killed when the grace period is over", async () => {
+  test("are killed when the grace period elapses", async () => {
     await using server = await serve();
     const client = await connected(server);
     const pids = await startDaemons(client, "p", "exec sleep 1000");
@@ -113,7 +113,7 @@ describe("daemons", { skip }, () => {
     };
     await until("it forks", forks, server.exited);
     await client.call("process/terminate", { processId: "p" });
-    // One scan may fall between two of its processes; fifty hardly can.
+    // One scan may miss a daemon between two forks; fifty consecutive scans hardly can.
     let samples = 0;
     await until("it forks no more", () => {
       samples = withEnvironment(marker).length === 0 ? samples + 1 : 0;
@@ -128,13 +128,13 @@ describe("daemons", { skip }, () => {
   };
   const ALL_THREE = (server: ServeChild) => [...[server.child.pid ?? 0, server.lowerWatchdogPid(), server.serverPid()]];
 
-  /** Stopped, none of them can do anything between the deaths. */
+  /** Stops all processes before it kills them, so that none reacts to the death of another. */
   const killAtOnce = (pids: number[]) => {
     for (const pid of pids) process.kill(pid, "SIGSTOP");
     for (const pid of pids) process.kill(pid, "SIGKILL");
   };
 
-  test("end when the server and both watchdogs are killed at once, and so does their cgroup", {
+  test("end when the server and both watchdogs are killed at once, and their cgroup is removed", {
     skip: NO_SERVER_CGROUP,
   }, async () => {
     await using server = await serve();
@@ -149,7 +149,7 @@ describe("daemons", { skip }, () => {
     await client.ended();
   });
 
-  test("are ended by the next server when the guard was killed too, and those of a living server stay", {
+  test("are ended by the next server if the sentinel was killed too, and daemons of a living server stay", {
     skip: NO_SERVER_CGROUP,
   }, async () => {
     await using living = await serve();
@@ -158,18 +158,18 @@ describe("daemons", { skip }, () => {
     const client = await connected(server);
     const pids = await startDaemons(client, "p", "sleep 1000");
     const group = groupOf(server.serverPid());
-    const guards = childrenOf(server.child.pid ?? 0).filter((pid) => pid !== server.lowerWatchdogPid());
-    assert.equal(guards.length, 1, "there is one guard");
-    killAtOnce([...ALL_THREE(server), ...guards]);
+    const sentinels = childrenOf(server.child.pid ?? 0).filter((pid) => pid !== server.lowerWatchdogPid());
+    assert.equal(sentinels.length, 1, "there is one sentinel");
+    killAtOnce([...ALL_THREE(server), ...sentinels]);
     await client.ended();
-    // Nothing ends them until then, unless another test starts a server first.
+    // The daemons live until the next server starts, here or in another test.
     await using _next = await serve();
     await until(`none is left (${left(pids)})`, () => left(pids).length === 0);
     await until("the group is removed", () => !existsSync(group));
     assert.deepEqual(left(others), others);
   });
 
-  test("leave no cgroup and no guard when their server ends normally", {
+  test("leave no cgroup and no sentinel when their server exits normally", {
     skip: NO_SERVER_CGROUP,
   }, async () => {
     const server = await serve();

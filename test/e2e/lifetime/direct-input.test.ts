@@ -27,7 +27,7 @@ const write = (client: WireClient, processId: string, at: number, bytes: Buffer)
   });
 
 describe("direct input", () => {
-  test("keeps its order with start and closeStdin sent in one go, 100 times", async () => {
+  test("keeps its order with start and closeStdin that are sent without waiting, 100 times", async () => {
     await using client = await server.connect();
     await client.handshake();
     for (let run = 0; run < repetitions(100); run++) {
@@ -41,7 +41,7 @@ describe("direct input", () => {
     }
   });
 
-  test("keeps its order with a process that reads intermittently, so that the queue fills and empties", async () => {
+  test("keeps its order while a process reads intermittently and the queue fills and drains", async () => {
     await using client = await server.connect();
     await client.handshake();
     const script =
@@ -59,7 +59,7 @@ describe("direct input", () => {
     }
   });
 
-  test("answers every write once, and a repeated one without writing it again", async () => {
+  test("responds to every write once, and does not write a repeated write id again", async () => {
     await using client = await server.connect();
     await client.handshake();
     await client.start("cat", ["cat"], { pipeStdin: true });

@@ -87,7 +87,7 @@ describe("a program that closes the server it has embedded", { timeout: 600_000 
     assert.deepEqual(await runProgram(""), CLOSED);
   });
 
-  test("reaches the line after close() while a sandboxed server is still ending", {
+  test("continues after close() while a sandboxed server is still exiting", {
     skip,
   }, async () => {
     for (let count = 0; count < ROUNDS; count++) {
@@ -98,7 +98,7 @@ describe("a program that closes the server it has embedded", { timeout: 600_000 
     }
   });
 
-  test("reaches the line after close() while sandboxed commands and a sandboxed file request run", {
+  test("continues after close() while sandboxed commands and a sandboxed file request run", {
     skip,
   }, async () => {
     for (let count = 0; count < ROUNDS; count++) {

@@ -24,7 +24,7 @@ describe("a program that serves using the library", () => {
     assert.deepEqual(await child.exited, { code: 0, signal: null });
   });
 
-  test("runMainWithTransport serves where a listen URL says", async () => {
+  test("runMainWithTransport serves on the listen URL", async () => {
     const code = `await runMainWithTransport(ExecServerTransport.fromListenUrl("ws://127.0.0.1:0"));`;
     await using child = await new ServeChild([], { command: program(code) }).listening();
     assert.ok(child.stderr.split("\n")[0]?.split(" ").includes(child.url));
@@ -33,7 +33,7 @@ describe("a program that serves using the library", () => {
     assert.deepEqual(await child.stop(), { code: 0, signal: null });
   });
 
-  test("reports an unusable listen URL by its own error", async () => {
+  test("rejects an unusable listen URL with a specific error", async () => {
     const code = `
       try { ExecServerTransport.fromListenUrl("http://x"); } catch (error) {
         console.log(error instanceof ExecServerTransportParseError, error.kind, DEFAULT_LISTEN_URL);
@@ -49,12 +49,12 @@ describe("a program that serves using the library", () => {
 });
 
 describe("procwire start", () => {
-  test("serves on 7070 or the next free port, and says what to try", async () => {
+  test("serves on port 7070 or the next free port, and prints example commands", async () => {
     await using first = await new ServeChild([], { command: [PROCWIRE, "start"] }).listening();
     await using second = await new ServeChild([], { command: [PROCWIRE, "start"] }).listening();
     const port = ({ url }: ServeChild) => Number(new URL(url).port);
     assert.ok(port(first) >= 7070 && port(second) > port(first) && port(second) < 7170);
-    await until("it says what to try", () => second.stderr.includes(`--connect ${second.url}`));
+    await until("the example commands on stderr", () => second.stderr.includes(`--connect ${second.url}`));
     const client = await second.connect();
     await client.handshake();
     assert.deepEqual(await second.stop("SIGINT"), { code: 0, signal: null });

@@ -7,16 +7,16 @@ import { makePipe, ServeChild, scratchDirectory, serve } from "../../support/ser
 import { repetitions } from "../../support/system/repetitions.ts";
 import { until } from "../../support/system/until.ts";
 
-/** As many as Node has threads for files. */
+/** Number of threads that Node uses for file requests. */
 const THREADS = 4;
 const GIB = 1024 ** 3;
 
-/** A file request that any healthy server answers. */
-async function filesAreServed(client: WireClient): Promise<void> {
+/** Asserts that the server responds to a file request. */
+async function assertFilesServed(client: WireClient): Promise<void> {
   assert.equal((await client.call("fs/getMetadata", { path: "file:///tmp" })).isDirectory, true);
 }
 
-describe("a file request never blocks a thread for ever", { timeout: 600_000 }, () => {
+describe("a file request never blocks a thread forever", { timeout: 600_000 }, () => {
   test("copies of files that shrink meanwhile end where the files end", async () => {
     using directory = scratchDirectory();
     await using server = await serve();
@@ -35,7 +35,7 @@ describe("a file request never blocks a thread for ever", { timeout: 600_000 }, 
       return { source, destination, answer };
     });
     for (const { source, destination } of copies) {
-      await until("the copy to be under way", () => sizeOf(destination) > 0);
+      await until("the first bytes of the copy", () => sizeOf(destination) > 0);
       truncateSync(source, 1);
     }
     for (const { source, destination, answer } of copies) {
@@ -43,7 +43,7 @@ describe("a file request never blocks a thread for ever", { timeout: 600_000 }, 
       assert.ok(sizeOf(destination) < 16 * GIB, "it was not cut in the middle");
       assert.equal(sizeOf(source), 1);
     }
-    await filesAreServed(client);
+    await assertFilesServed(client);
     await client.close();
     assert.equal((await server.stop()).code, 0);
   });
@@ -69,9 +69,9 @@ describe("a file request never blocks a thread for ever", { timeout: 600_000 }, 
     ];
     let swapping = true;
     const swaps = (async () => {
-      for (let turn = 0; swapping; turn++) {
+      for (let swap = 0; swapping; swap++) {
         for (const name of ["swapped", "target"]) {
-          makeAnew(path(name), turn % 2 === 0 ? "pipe" : "file");
+          replaceFile(path(name), swap % 2 === 0 ? "pipe" : "file");
         }
         await new Promise((resolve) => setImmediate(resolve));
       }
@@ -84,7 +84,7 @@ describe("a file request never blocks a thread for ever", { timeout: 600_000 }, 
     }
     swapping = false;
     await swaps;
-    await filesAreServed(client);
+    await assertFilesServed(client);
     await client.close();
   });
 
@@ -131,7 +131,7 @@ describe("a server whose file threads all hang in the system", { timeout: 600_00
     makePipe(pipe);
     const script = join(directory, "hang.cjs");
     const opening = `for (let n = 0; n < ${THREADS}; n++) require("fs").open(${JSON.stringify(pipe)}, "r", () => {});`;
-    // Only in the server itself: an inner program with the same environment is none.
+    // NODE_OPTIONS also applies to Node programs that the server starts; only the server itself may hang.
     writeFileSync(script, `if (process.argv.includes("serve")) { ${opening} }`);
     const server = new ServeChild(["--listen", "ws://127.0.0.1:0", ...args], {
       env: { NODE_OPTIONS: `--require ${script}` },
@@ -160,8 +160,8 @@ describe("a server whose file threads all hang in the system", { timeout: 600_00
     void client.request("fs/getMetadata", { path: "file:///tmp" }).catch(() => undefined);
     await client.start("p", ["/bin/sh", "-c", "trap '' TERM; echo up; while :; do sleep 1; done"]);
     await client.outputContains("p", "up");
-    // A signal that follows within a moment counts as the same one.
-    await until("it to end", () => {
+    // The server ignores a second signal right after the first, so the test repeats the signal.
+    await until("the server to exit", () => {
       server.child.kill("SIGTERM");
       return server.child.exitCode !== null || server.child.signalCode !== null;
     });
@@ -174,7 +174,7 @@ function sizeOf(path: string): number {
 }
 
 /** Atomically replaces the file at `path`, if any, with a new file or pipe. */
-function makeAnew(path: string, kind: "file" | "pipe"): void {
+function replaceFile(path: string, kind: "file" | "pipe"): void {
   const spare = `${path}.${kind}`;
   renameSync(path, `${path}.${kind === "file" ? "pipe" : "file"}`);
   renameSync(spare, path);

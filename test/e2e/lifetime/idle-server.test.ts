@@ -15,21 +15,21 @@ const SEEDS = Number(process.env.PROCWIRE_FUZZ_SEEDS ?? 3);
 const FIRST_SEED = Number(process.env.PROCWIRE_FUZZ_FROM ?? 1);
 
 /** Clock ticks (10 ms each) that an idle server may use between two measurements. A busy server uses 30. */
-const RESTING_TICKS = 1;
-const BETWEEN_LOOKS_MS = 300;
+const MAX_IDLE_TICKS = 1;
+const MEASURE_INTERVAL_MS = 300;
 
 /** Waits until the server uses no processor time and has no descendants, not even zombies. */
-async function comesToRest(serverPid: number, what: string): Promise<void> {
+async function waitUntilIdle(serverPid: number, what: string): Promise<void> {
   let seen = "";
-  const look = async () => {
+  const poll = async () => {
     const before = ticksOf(serverPid);
-    await new Promise((resolve) => setTimeout(resolve, BETWEEN_LOOKS_MS));
+    await new Promise((resolve) => setTimeout(resolve, MEASURE_INTERVAL_MS));
     const ticks = ticksOf(serverPid) - before;
     const below = descendantsOf(serverPid);
-    seen = `${ticks} ticks in ${BETWEEN_LOOKS_MS} ms; below it: ${below.join(", ")}`;
-    return ticks <= RESTING_TICKS && below.length === 0;
+    seen = `${ticks} ticks in ${MEASURE_INTERVAL_MS} ms; below it: ${below.join(", ")}`;
+    return ticks <= MAX_IDLE_TICKS && below.length === 0;
   };
-  await until(`the server to rest ${what}`, look).catch((error: unknown) => {
+  await until(`the server to be idle ${what}`, poll).catch((error: unknown) => {
     throw new Error(`${String(error)}: ${seen}`);
   });
 }
@@ -45,7 +45,7 @@ describe("an idle server", { timeout: 600_000, concurrency: 4 }, () => {
       await using server = await serve("--detached-session-ttl", "0.2", "--retained-output-bytes", "65536");
       await fuzz({ url: server.url, seed, directory: directory.path });
       assert.equal(server.child.exitCode, null, `seed ${seed}: ${server.stderr}`);
-      await comesToRest(server.serverPid(), `after seed ${seed}`);
+      await waitUntilIdle(server.serverPid(), `after seed ${seed}`);
       assert.doesNotMatch(server.stderr, /unexpectedly|failed/, `seed ${seed}`);
       assert.deepEqual(await server.stop(), { code: 0, signal: null }, `seed ${seed}`);
     }
@@ -53,16 +53,16 @@ describe("an idle server", { timeout: 600_000, concurrency: 4 }, () => {
 
   const noBubblewrap = availableSandboxes().length > 0 ? false : "NOT TESTED: bubblewrap does not work on this machine";
   if (noBubblewrap !== false && process.env.CI) assert.fail(noBubblewrap);
-  test("has reaped what bubblewrap leaves behind when it is tried", { skip: noBubblewrap }, async () => {
+  test("has reaped the processes of the bubblewrap availability check", { skip: noBubblewrap }, async () => {
     await using server = await serve();
     const client = await server.connect();
     await client.handshake();
     assert.deepEqual((await client.call("environment/info")).sandboxes, ["bubblewrap"]);
-    await comesToRest(server.serverPid(), "after a look for sandboxes");
+    await waitUntilIdle(server.serverPid(), "after a check for sandboxes");
     await client.close();
   });
 
-  test("stays idle while a debugger holds the end of a process back, and reports it when it is released", async (t) => {
+  test("stays idle while a debugger delays the exit of a process, and reports the exit afterwards", async (t) => {
     using directory = scratchDirectory();
     await using server = await serve();
     const client = await server.connect();
@@ -70,21 +70,21 @@ describe("an idle server", { timeout: 600_000, concurrency: 4 }, () => {
     if (traced.type === "untraced") return t.skip(skipUnless(false, traced.why) || undefined);
     const { pid } = traced;
     process.kill(pid, "SIGKILL");
-    await until("its end", () => stateOf(pid) === "Z");
+    await until("the process to be a zombie", () => stateOf(pid) === "Z");
     let ticks = 0;
-    await until("the server to rest", async () => {
+    await until("the server to be idle", async () => {
       const before = ticksOf(server.serverPid());
-      await new Promise((resolve) => setTimeout(resolve, BETWEEN_LOOKS_MS));
+      await new Promise((resolve) => setTimeout(resolve, MEASURE_INTERVAL_MS));
       ticks = ticksOf(server.serverPid()) - before;
-      return ticks <= RESTING_TICKS;
+      return ticks <= MAX_IDLE_TICKS;
     });
     assert.equal(stateOf(pid), "Z", "the tracer did not keep it");
-    traced.letGo();
+    traced.release();
     assert.equal((await client.finished("p")).exitCode, 128 + 9);
     await client.close();
   });
 
-  test("ends although a debugger never releases a dead process", async (t) => {
+  test("exits although a debugger never releases a dead process", async (t) => {
     using directory = scratchDirectory();
     await using server = await serve("--shutdown-grace", "0");
     const client = await server.connect();
@@ -94,14 +94,14 @@ describe("an idle server", { timeout: 600_000, concurrency: 4 }, () => {
     server.child.kill("SIGTERM");
     await until("the server to end", () => !isAlive(serverPid));
     assert.equal(stateOf(traced.pid), "Z", "the tracer did not keep it");
-    traced.letGo();
+    traced.release();
     assert.deepEqual(await server.exited, { code: 0, signal: null });
   });
 });
 
-type Traced = { type: "traced"; pid: number; letGo: () => void } | { type: "untraced"; why: string };
+type Traced = { type: "traced"; pid: number; release: () => void } | { type: "untraced"; why: string };
 
-/** A process `p` whose end is hidden from its parent until the tracer releases it. */
+/** Starts process `p`, whose exit its parent cannot see until the tracer releases it. */
 async function startTraced(client: WireClient, directory: string): Promise<Traced> {
   const tracer = join(directory, "tracer");
   const source = join(import.meta.dirname, "..", "..", "fixtures", "native", "tracer.c");
@@ -112,8 +112,8 @@ async function startTraced(client: WireClient, directory: string): Promise<Trace
   const { params } = await client.notification("process/started", "p");
   const pid = Number(params?.pid);
   const holder = spawn(tracer, [String(pid)]);
-  if (!(await holds(holder))) return untraced("no process may trace another here");
-  return { type: "traced", pid, letGo: () => holder.stdin.end() };
+  if (!(await isTracing(holder))) return untraced("no process may trace another here");
+  return { type: "traced", pid, release: () => holder.stdin.end() };
 }
 
 function untraced(why: string): Traced {
@@ -121,8 +121,8 @@ function untraced(why: string): Traced {
   return { type: "untraced", why: `NOT TESTED: ${why}` };
 }
 
-/** Whether it has begun to trace. */
-async function holds(tracer: ChildProcessWithoutNullStreams): Promise<boolean> {
+/** Reports whether the tracer has attached. */
+async function isTracing(tracer: ChildProcessWithoutNullStreams): Promise<boolean> {
   let printed = "";
   tracer.stdout.on("data", (bytes) => {
     printed += bytes;
@@ -138,7 +138,7 @@ function fieldsOf(pid: number): string[] {
 
 const stateOf = (pid: number) => fieldsOf(pid)[0];
 
-/** Processor time so far, of the program and of the kernel for it. */
+/** Returns the user and system time of a process in clock ticks. */
 function ticksOf(pid: number): number {
   const fields = fieldsOf(pid);
   return Number(fields[11]) + Number(fields[12]);
@@ -155,7 +155,7 @@ function descendantsOf(pid: number): string[] {
       .filter((child) => child !== "")
       .flatMap((child) => [`${child} (${stateOf(Number(child))})`, ...descendantsOf(Number(child))]);
   } catch {
-    // It is gone already.
+    // The process has exited.
     return [];
   }
 }

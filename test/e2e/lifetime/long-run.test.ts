@@ -17,7 +17,7 @@ describe("a server that runs for long", () => {
       for (let n = 0; n < connections; n++) {
         const client = await server.connect();
         await client.handshake();
-        // All at once, so that every thread that starts programs exists from the first round on.
+        // Starts all processes at once, so that every spawning thread exists from the first round on.
         await Promise.all([
           client.start("a", sh("head -c 200000 /dev/zero; echo done")),
           client.start("b", ["cat"], { pipeStdin: true }),
@@ -40,14 +40,14 @@ describe("a server that runs for long", () => {
     assert.ok(grown < 40 * MIB, `it grew by ${Math.round(grown / MIB)} MiB`);
   });
 
-  test("is not disturbed by connections that vanish in the middle of anything", async () => {
+  test("keeps serving when connections close at arbitrary moments", async () => {
     await using server = await serve("--detached-session-ttl", "0.05", "--log-level", "info");
     let seed = 7;
     const random = (below: number) => {
       seed = (seed * 48_271) % 2_147_483_647;
       return seed % below;
     };
-    const vanish = async () => {
+    const cutAtRandom = async () => {
       const client = await server.connect();
       const hello = client.request("initialize", { clientName: "x", extensions: ["started", "outputAck"] });
       client.notify("initialized");
@@ -65,13 +65,13 @@ describe("a server that runs for long", () => {
       ask("command/exec", { argv: sh("sleep 1000"), cwd: "/", env: { PATH: "/usr/bin:/bin" }, tty: true });
       ask("fs/readFile", { path: "file:///etc/hostname" });
       ask("fs/open", { handleId: "h", path: "file:///etc/hostname" });
-      // The client disconnects before the answers arrive, so their rejections are expected.
+      // The client disconnects before the responses arrive, so the calls reject.
       for (const answer of requests) void answer.catch(() => undefined);
-      for (let turn = random(60); turn > 0; turn--) await new Promise((resolve) => setImmediate(resolve));
+      for (let tick = random(60); tick > 0; tick--) await new Promise((resolve) => setImmediate(resolve));
       client.cut();
       await client.ended();
     };
-    for (let round = 0; round < 15; round++) await Promise.all(Array.from({ length: 8 }, vanish));
+    for (let round = 0; round < 15; round++) await Promise.all(Array.from({ length: 8 }, cutAtRandom));
     await using client = await server.connect();
     await client.handshake();
     const pid = server.serverPid();
@@ -81,7 +81,7 @@ describe("a server that runs for long", () => {
     assert.deepEqual(complaints, []);
   });
 
-  test("is not disturbed by peers that speak another protocol", async () => {
+  test("keeps serving when peers speak another protocol", async () => {
     await using server = await serve();
     await using client = await server.connect();
     await client.handshake();
@@ -89,7 +89,7 @@ describe("a server that runs for long", () => {
     const upgrade =
       "GET / HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
     let seed = 42;
-    const noise = (length: number) =>
+    const randomBytesOf = (length: number) =>
       Buffer.from(
         Array.from({ length }, () => {
           seed = (seed * 48_271) % 2_147_483_647;
@@ -100,7 +100,7 @@ describe("a server that runs for long", () => {
       const { socket, closed } = await rawTcp(http);
       if (n % 3 !== 0) socket.write(upgrade);
       if (n % 3 === 2) socket.write(Buffer.from([0x81, 0xfe]));
-      socket.write(noise(1 + n * 7));
+      socket.write(randomBytesOf(1 + n * 7));
       if (n % 2 === 0) socket.end();
       else socket.destroy();
       if (n % 2 === 0) {
@@ -109,13 +109,13 @@ describe("a server that runs for long", () => {
       }
     }
     assert.deepEqual(await client.call("environment/status"), { status: "ready" });
-    await until("the noise is gone", async () => {
+    await until("all connections are closed", async () => {
       const health = (await (await fetch(`${http}/healthz`)).json()) as { connections: number };
       return health.connections === 1;
     });
   });
 
-  test("logs in JSON on stderr, and on stderr alone", async () => {
+  test("logs JSON lines to stderr only", async () => {
     await using server = await serve("--log-level", "debug");
     const client = await server.connect();
     client.notify("nonsense");

@@ -14,13 +14,13 @@ before(async () => {
 });
 after(() => server.stop());
 
-/** A client written by hand that does what a good one does: keeps events by seq, resumes, reads what it missed. */
+/** A minimal correct client: stores events by sequence number, resumes its session, and reads missed events. */
 class Follower {
   readonly chunks = new Map<number, Buffer>();
   readonly #proxy: CuttingProxy;
   readonly #extensions: string[];
   #client: WireClient | null = null;
-  #looked = 0;
+  #processed = 0;
   sessionId = "";
   resumes = 0;
   exitCode: unknown = undefined;
@@ -40,12 +40,12 @@ class Follower {
     }
   }
 
-  /** Null when the connection was cut again on the way. */
+  /** Returns null if the connection was cut again during the handshake. */
   async #connect(): Promise<WireClient | null> {
     const { sessionId } = this;
     try {
       const client = new WireClient(await webSocketWire(this.#proxy.url));
-      this.#looked = 0;
+      this.#processed = 0;
       this.#client = client;
       const resume = sessionId === "" ? {} : { resumeSessionId: sessionId, takeOver: true };
       await client.handshake({ extensions: this.#extensions, ...resume });
@@ -75,8 +75,9 @@ class Follower {
   async follow(): Promise<void> {
     while (!this.closed) {
       const client = await this.client();
-      this.#look(client);
-      if (!this.closed) await client.until("more", () => client.messages.length > this.#looked).catch(() => undefined);
+      this.#process(client);
+      if (!this.closed)
+        await client.until("more", () => client.messages.length > this.#processed).catch(() => undefined);
     }
   }
 
@@ -84,17 +85,17 @@ class Follower {
     return Buffer.concat([...this.chunks].sort(([a], [b]) => a - b).map(([, bytes]) => bytes));
   }
 
-  #look(client: WireClient): void {
-    let news = false;
-    for (; this.#looked < client.messages.length; this.#looked++) {
-      const { method, params } = client.messages[this.#looked] ?? {};
+  #process(client: WireClient): void {
+    let hasNewEvents = false;
+    for (; this.#processed < client.messages.length; this.#processed++) {
+      const { method, params } = client.messages[this.#processed] ?? {};
       if (params?.processId !== "p") continue;
-      news = true;
+      hasNewEvents = true;
       if (method === "process/output") this.chunks.set(Number(params.seq), Buffer.from(String(params.chunk), "base64"));
       if (method === "process/exited") this.exitCode = params.exitCode;
       if (method === "process/closed") this.closed = true;
     }
-    if (news) this.#acknowledge(client);
+    if (hasNewEvents) this.#acknowledge(client);
   }
 
   #acknowledge(client: WireClient): void {
@@ -103,7 +104,7 @@ class Follower {
     }
   }
 
-  /** The last sequence number before the first missing one. */
+  /** Returns the last sequence number before the first missing one. */
   #contiguous(): number {
     let seq = 0;
     while (this.chunks.has(seq + 1)) seq++;
@@ -121,11 +122,11 @@ function expectedDigest(): string {
 }
 
 describe("with acknowledgements", () => {
-  test("a connection cut again and again loses nothing of four megabytes", async () => {
+  test("a repeatedly cut connection loses nothing of four megabytes", async () => {
     await using proxy = await CuttingProxy.to(server.url);
     const follower = new Follower(proxy, ["outputAck"]);
     const first = await follower.client();
-    // Cut after this many bytes, each time another number: inside frames, between them, while answering a read.
+    // Each cut follows a different number of bytes: inside frames, between frames, and during the response to a read.
     const cuts = [1, 700, 70_000, 300_000, 5, 1_000_000, 450_000, 31, 2_000_000, 123_456];
     proxy.onForward = () => {
       const next = cuts[0];
@@ -144,7 +145,7 @@ describe("with acknowledgements", () => {
     assert.equal(createHash("sha256").update(bytes).digest("hex"), expectedDigest());
   });
 
-  test("a disconnected client puts backpressure on the process for as long as it is away, and then gets everything", async () => {
+  test("a disconnected client applies backpressure to the process, and receives everything after it resumes", async () => {
     await using proxy = await CuttingProxy.to(server.url);
     const follower = new Follower(proxy, ["outputAck"]);
     const client = await follower.client();
@@ -163,8 +164,8 @@ describe("with acknowledgements", () => {
   });
 });
 
-describe("without acknowledgements, as the reference client does it", () => {
-  test("a cut during 1.3 MB of output is read back whole", async () => {
+describe("without acknowledgements, like the reference client", () => {
+  test("a client reads all of 1.3 MB of output after a cut", async () => {
     await using proxy = await CuttingProxy.to(server.url);
     const follower = new Follower(proxy, []);
     const client = await follower.client();
@@ -187,7 +188,7 @@ describe("without acknowledgements, as the reference client does it", () => {
 });
 
 describe("a half-open connection", () => {
-  test("is taken over by a client that knows the session's id, before its loss is noticed", async () => {
+  test("is replaced by a client that resumes the session, before the server notices the loss", async () => {
     const old = await server.connect();
     await old.handshake();
     await old.start("p", sh("echo one; read x; echo $x; read y"), { pipeStdin: true });
@@ -216,7 +217,7 @@ test("a session can be resumed after its client closed the connection properly",
   assert.equal((await second.finished("p")).output, "got it\n");
 });
 
-test("a write that was retried on the next connection is written once", async () => {
+test("a write that is resent on the next connection is written once", async () => {
   const first = await server.connect();
   await first.handshake();
   await first.start("p", ["cat"], { pipeStdin: true });
@@ -224,7 +225,7 @@ test("a write that was retried on the next connection is written once", async ()
   first.cut();
   await first.ended();
   await using second = await server.connect();
-  // The server may not have noticed yet.
+  // The server may not have noticed the lost connection yet.
   await until("the session is free", async () => {
     const { error } = await second.request("initialize", {
       clientName: "x",

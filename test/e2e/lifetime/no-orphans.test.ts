@@ -73,7 +73,7 @@ describe("no orphans", { skip }, () => {
     }
   });
 
-  test("kill -9 of the server", async () => {
+  test("no process survives a SIGKILL of the server", async () => {
     await using server = await serve();
     const { client, pids } = await startAll(server);
     process.kill(server.serverPid(), "SIGKILL");
@@ -83,7 +83,7 @@ describe("no orphans", { skip }, () => {
     await client.ended();
   });
 
-  test("kill -9 of the watchdog", async () => {
+  test("no process survives a SIGKILL of the watchdog", async () => {
     await using server = await serve();
     const { client, pids } = await startAll(server);
     const serverPid = server.serverPid();
@@ -93,28 +93,28 @@ describe("no orphans", { skip }, () => {
     await client.ended();
   });
 
-  test("a graceful end", async () => {
+  test("no process survives a graceful shutdown", async () => {
     await using server = await serve("--shutdown-grace", "0.2");
     const { pids } = await startAll(server);
     assert.deepEqual(await server.stop(), { code: 0, signal: null });
     for (const [kind, all] of pids) assert.deepEqual(all.filter(isAlive), [], kind);
   });
 
-  test("a hang-up", async () => {
+  test("no process survives a SIGHUP of the server", async () => {
     await using server = await serve("--shutdown-grace", "0.2");
     const { pids } = await startAll(server);
     await server.stop("SIGHUP");
     await waitForEnd(pids);
   });
 
-  test("a terminal that hangs up, gracefully, and no control character from outside is shown before", {
+  test("a server whose terminal hangs up shuts down gracefully; its log escapes control characters of clients", {
     skip: NO_ADDON,
   }, async () => {
-    using folder = scratchDirectory();
-    const pidFile = join(folder.path, "told");
+    using directory = scratchDirectory();
+    const signalFile = join(directory.path, "signaled");
     const started = await startChild([PROCWIRE, "serve", "--listen", "ws://127.0.0.1:0"], {
       terminal: TERMINAL,
-      env: { PATH: process.env.PATH ?? "/usr/bin:/bin", HOME: folder.path },
+      env: { PATH: process.env.PATH ?? "/usr/bin:/bin", HOME: directory.path },
     });
     const shown = () => started.output().toString();
     await started.until(() => /ws:\S+\r\n/.test(shown()));
@@ -125,8 +125,8 @@ describe("no orphans", { skip }, () => {
     const stranger = new WireClient(await webSocketWire(url, {}));
     stranger.notify("\x1b[2Jword\u202e\x9b");
     await started.until(() => /\\x1b\[2Jword\\u202e\\u009b/.test(shown()));
-    // An orphan without a mark, whose end the server logs with its command line.
-    const up = join(folder.path, "up");
+    // An orphan without a tree tag; the server logs its command line when it kills the orphan.
+    const up = join(directory.path, "up");
     const orphan = `(setsid bash -c 'ulimit -x 1; ulimit -m 1; echo >${up}; exec -a "$0" sleep 1000' "$1" >/dev/null 2>&1 </dev/null &); exec sleep 1000`;
     await client.start("orphan", [...sh(orphan), "sh", "\x1b[2Jname\u202e\x9b"]);
     await until("the orphan is there", () => existsSync(up));
@@ -134,38 +134,41 @@ describe("no orphans", { skip }, () => {
     await started.until(() => shown().includes("killed orphans"));
     await started.until(() => /\\u001b\[2Jname\\u202e\\u009b/.test(shown()));
     assert.doesNotMatch(shown(), /[\x1b\u202e\x9b]/);
-    // It exits only on a signal, and prints a line then.
-    await client.start("p", sh(`trap 'echo asked >${pidFile}; exit' TERM; echo up; while :; do sleep 0.05; done`));
+    // The process exits only on SIGTERM, and writes a line to the file then.
+    await client.start(
+      "p",
+      sh(`trap 'echo signaled >${signalFile}; exit' TERM; echo up; while :; do sleep 0.05; done`),
+    );
     await client.outputContains("p", "up");
     started.child.closeStreams();
-    // Its watchdogs had to kill nothing.
+    // Exit code 0 means that the watchdogs did not have to kill the server.
     assert.deepEqual(await started.exit, { type: "code", code: 0 });
-    assert.equal(existsSync(pidFile) && readFileSync(pidFile, "utf8"), "asked\n");
+    assert.equal(existsSync(signalFile) && readFileSync(signalFile, "utf8"), "signaled\n");
     await client.ended();
   });
 
-  /** A server whose watchdog takes a silence of this length for a hang. */
-  function serveWithPatience(patienceMs: number, ...args: string[]): Promise<ServeChild> {
+  /** Starts a server whose watchdog kills it after this time without progress in a shutdown. */
+  function serveWithShutdownTimeout(shutdownTimeoutMs: number, ...args: string[]): Promise<ServeChild> {
     const path = (name: string) => fileURLToPath(new URL(`../../../${name}`, import.meta.url));
     return new ServeChild(["--listen", "ws://127.0.0.1:0", ...args], {
       command: [
         watchdog,
-        ...["--shutdown-timeout-ms", String(patienceMs), "--", process.execPath],
+        ...["--shutdown-timeout-ms", String(shutdownTimeoutMs), "--", process.execPath],
         ...[path("bin/main.cjs"), "src/cli/procwire.ts", "serve"],
       ],
     }).listening();
   }
 
-  test("the end of a hung server", async () => {
-    await using server = await serveWithPatience(300);
+  test("no process survives the shutdown of a hung server", async () => {
+    await using server = await serveWithShutdownTimeout(300);
     const { pids } = await startAll(server);
     process.kill(server.serverPid(), "SIGSTOP");
     assert.deepEqual(await server.stop(), { code: null, signal: "SIGKILL" });
     for (const [kind, all] of pids) assert.deepEqual(all.filter(isAlive), [], kind);
   });
 
-  test("a graceful end that takes longer than the watchdog's patience", async () => {
-    await using server = await serveWithPatience(2_000, "--shutdown-grace", "3.5");
+  test("no process survives a graceful shutdown that takes longer than the watchdog's timeout", async () => {
+    await using server = await serveWithShutdownTimeout(2_000, "--shutdown-grace", "3.5");
     const { pids } = await startAll(server);
     assert.deepEqual(await server.stop(), { code: 0, signal: null });
     for (const [kind, all] of pids) assert.deepEqual(all.filter(isAlive), [], kind);
@@ -191,7 +194,7 @@ describe("no orphans", { skip }, () => {
   test("a server without a watchdog reports it on stderr, in the health check, and to its clients", async () => {
     const path = (name: string) => fileURLToPath(new URL(`../../../${name}`, import.meta.url));
     await using server = await new ServeChild(["--listen", "ws://127.0.0.1:0"], {
-      // Another watchdog's, as a server that was started by another server might inherit it.
+      // The variable of another watchdog, as a server started by another server may inherit it.
       env: { PROCWIRE_WATCHDOG: "1" },
       command: [process.execPath, path("bin/main.cjs"), "src/cli/procwire.ts", "serve"],
     }).listening();
@@ -203,14 +206,14 @@ describe("no orphans", { skip }, () => {
     await using client = await server.connect();
     const { environmentInfo } = await client.handshake();
     assert.match(String(Object(environmentInfo).degraded), missing);
-    await until("stderr has it", () => server.stderr.includes("no watchdog: "));
+    await until("the warning on stderr", () => server.stderr.includes("no watchdog: "));
 
-    await using guarded = await serve();
-    const answer = await fetch(`${guarded.url.replace("ws:", "http:")}/healthz`);
+    await using watched = await serve();
+    const answer = await fetch(`${watched.url.replace("ws:", "http:")}/healthz`);
     assert.equal(((await answer.json()) as { status: string }).status, "ok");
   });
 
-  test("the end of stdin of a server that another server runs", async () => {
+  test("no process of a nested server survives the end of its stdin", async () => {
     const marker = `PROCWIRE_TEST_MARK=${process.pid}-${Date.now()}`;
     await using server = await serve();
     const client = await server.connect();

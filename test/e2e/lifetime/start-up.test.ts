@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { ServeChild, scratchDirectory } from "../../support/servers/serve.ts";
 
-/** Each takes 1 to 10 ms of a start that takes 40, and most take memory for as long as the server runs. */
+/** Libraries that take 1 to 10 ms each of a start of 40 ms. Most of them also use memory as long as the server runs. */
 const HEAVY = ["child_process", "crypto", "http", "net", "perf_hooks", "stream", "url", "v8", "worker_threads", "zlib"];
 
 /**

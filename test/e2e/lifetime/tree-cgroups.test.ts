@@ -26,8 +26,8 @@ const pidOf = async (client: WireClient, processId: string): Promise<number> => 
   return processes.find((entry) => entry.processId === processId)?.pid ?? 0;
 };
 
-/** Runs one to its end, which must be its own. */
-async function runsWell(client: WireClient, processId: string): Promise<void> {
+/** Runs `true` and asserts that it exits with code 0. */
+async function runTrue(client: WireClient, processId: string): Promise<void> {
   await client.start(processId, ["true"]);
   assert.equal((await client.finished(processId)).exitCode, 0, processId);
 }
@@ -52,15 +52,15 @@ describe("a cgroup for each process", { skip: NO_SERVER_CGROUP }, () => {
   async function withGroups() {
     const server = await serve();
     const client = await connected(server);
-    await runsWell(client, "first");
+    await runTrue(client, "first");
     const place = groupOf(server.serverPid());
     const paths = () => groupsIn(place).map((name) => join(place, name));
     const unused = () => paths().filter((path) => pidsIn(path).length === 0);
-    await until("groups are made ahead", () => unused().length >= 32);
+    await until("empty cgroups in advance", () => unused().length >= 32);
     return { server, client, place, paths, unused };
   }
 
-  test("is its own, below the server's, and another's after its end", async () => {
+  test("is separate, below the server cgroup, and replaced by the server after its process ends", async () => {
     const { server, client, place, paths } = await withGroups();
     await using _ = server;
     const before = paths();
@@ -69,12 +69,12 @@ describe("a cgroup for each process", { skip: NO_SERVER_CGROUP }, () => {
     const groups = [groupOf(await pidOf(client, "a")), groupOf(await pidOf(client, "b"))];
     assert.equal(new Set([...groups, place]).size, 3);
     assert.ok(groups.every((group) => before.includes(group)));
-    for (let at = 0; at < 200; at++) await runsWell(client, `p${at}`);
+    for (let at = 0; at < 200; at++) await runTrue(client, `p${at}`);
     // The server replaces the cgroups that processes took with new empty ones.
     assert.ok(paths().length <= before.length + 2, `${paths().length} groups`);
   });
 
-  test("stays with what the process left behind", async () => {
+  test("stays with the daemons of an exited process", async () => {
     const { server, client } = await withGroups();
     await using _ = server;
     await client.start("left", sh(DAEMON));
@@ -88,7 +88,7 @@ describe("a cgroup for each process", { skip: NO_SERVER_CGROUP }, () => {
     assert.deepEqual(pidsIn(group), [daemon]);
   });
 
-  test("is empty after a terminate, whatever forked in it, and programs start as before", async () => {
+  test("is empty after a terminate, even if its processes fork continuously, and later processes start", async () => {
     const { server, client } = await withGroups();
     await using _ = server;
     const forks = "(setsid sh -c 'while :; do (exec sleep 1000) & done' &)";
@@ -98,47 +98,47 @@ describe("a cgroup for each process", { skip: NO_SERVER_CGROUP }, () => {
       await until("it forks", () => pidsIn(group).length > 20);
       await client.call("process/terminate", { processId: `forks${round}` });
       await until("all are gone", () => pidsIn(group).length === 0);
-      for (let at = 0; at < 40; at++) await runsWell(client, `p${round}-${at}`);
+      for (let at = 0; at < 40; at++) await runTrue(client, `p${round}-${at}`);
     }
   });
 
-  test("is optional: if it cannot be created, the server logs that once and relies on marks", async () => {
+  test("is optional: if it cannot be created, the server logs that once and relies on tree tags", async () => {
     await using server = await serve();
     const place = groupOf(server.serverPid());
     forbidGroupsBelow(server.serverPid());
     const client = await connected(server);
-    for (const processId of ["a", "b", "c"]) await runsWell(client, processId);
+    for (const processId of ["a", "b", "c"]) await runTrue(client, processId);
     await client.start("left", sh(`${DAEMON} sleep 1000`));
     await until("the daemon is there", () => Number(client.output("left")) > 0);
     const daemon = Number(client.output("left"));
     assert.equal(groupOf(daemon), place);
     assert.equal(warnings(server).length, 1, server.stderr);
     await client.call("process/terminate", { processId: "left" });
-    await until("it is gone", () => !isAlive(daemon));
+    await until("the daemon to end", () => !isAlive(daemon));
   });
 
   const TAMPERED: Record<string, (group: string) => void> = {
     removed: (group) => rmdirSync(group),
     killed: (group) => writeFileSync(join(group, "cgroup.kill"), "1"),
     frozen: (group) => writeFileSync(join(group, "cgroup.freeze"), "1"),
-    "made one of threads": (group) => writeFileSync(join(group, "cgroup.type"), "threaded"),
+    "made threaded": (group) => writeFileSync(join(group, "cgroup.type"), "threaded"),
   };
   for (const [how, tamper] of Object.entries(TAMPERED)) {
-    test(`prevents no program from starting when another program has ${how} it`, async () => {
+    test(`does not prevent a start after another program has ${how} it`, async () => {
       const { server, client, paths, unused } = await withGroups();
       await using _ = server;
-      // Also groups that had a program before.
+      // Includes cgroups that held a process before.
       for (let at = 0; at < 40; at++) await client.start(`s${at}`, SLEEP);
       for (let at = 0; at < 40; at++) await client.call("process/terminate", { processId: `s${at}` });
       await until("all are empty", () => unused().length >= 40 && unused().length === paths().length);
       for (const group of unused()) tamper(group);
-      for (let at = 0; at < 60; at++) await runsWell(client, `p${at}`);
+      for (let at = 0; at < 60; at++) await runTrue(client, `p${at}`);
     });
   }
 });
 
 describe("the cgroups of a server that is replaced", { skip: NO_SERVER_CGROUP || NO_SUPERVISOR }, () => {
-  test("end with it, except those of persistent processes, which the next server ends as a whole", async () => {
+  test("end with it, except those of persistent processes, which the next server terminates as a whole", async () => {
     await using server = await SupervisedServer.start();
     const client = await connected(server.serve);
     await client.start("persistent", sh(`${DAEMON} exec sleep 1000`), { lifetime: "persistent" });

@@ -12,7 +12,7 @@ test("a persistent process that exits during a write is reported as exited, 200 
   for (let time = 0; time < repetitions(200); time++) {
     const processId = `p${time}`;
     const process = await client.start(persistentParams(processId, "read line; exit 5"));
-    // Many at once, so that the server takes some of them in the moment of the end.
+    // Many concurrent writes, so that the server handles some of them at the moment of the exit.
     const writes = Array.from({ length: 300 }, () =>
       client.call("process/write", { processId, chunk: Buffer.from("x\n") }),
     );

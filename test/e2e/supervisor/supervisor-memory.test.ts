@@ -14,7 +14,7 @@ import { until } from "../../support/system/until.ts";
 const OPTIONS = { timeout: 600_000, skip: NO_SUPERVISOR };
 const ECHO = 'while read line; do echo "got $line"; done; exit 7';
 
-test("output is marked as being read in the memory that outlives the server", OPTIONS, async () => {
+test("a state segment records a read in progress before the server commits it", OPTIONS, async () => {
   await using server = await SupervisedServer.start();
   await using client = await server.connect();
   const flood = await client.start(persistentParams("flood", "exec cat /dev/zero"));
@@ -22,38 +22,44 @@ test("output is marked as being read in the memory that outlives the server", OP
     for await (const _ of flood.events());
   })();
   using memory = await StateSegment.of(server.supervisorPid, flood.pid);
-  await until("a read under way to be seen", () => {
-    // A read takes some microseconds, so many looks are taken at a time.
-    for (let look = 0; look < 2000; look++) if (memory.intent === 1) return true;
+  await until("a read in progress", () => {
+    // A read takes some microseconds, so each check polls the segment many times.
+    for (let poll = 0; poll < 2000; poll++) if (memory.intent === 1) return true;
     return false;
   });
   await flood.terminate();
   await reading;
 });
 
-test("output that no longer fits into the memory is a gap of its exact size on the next server", OPTIONS, async () => {
-  await using server = await SupervisedServer.start();
-  await using client = await server.connect();
-  const size = 6_000_000;
-  const persistent = await client.start(persistentParams("p", `head -c ${size} /dev/zero; echo over; exec sleep 300`));
-  await waitFor(persistent, "over\n");
-  const handle = (await client.list())[0]?.handle ?? "";
-  await server.killServer([persistent.pid]);
-  await using viewer = await server.connect();
-  const seen = await viewer.backend.attachByHandle(handle, {});
-  let [gap, output, last] = [0, 0, 0];
-  for await (const event of seen.events()) {
-    if (event.type === "gap") [gap, last] = [gap + (event.bytes ?? Number.NaN), event.toSeq];
-    if (event.type !== "output") continue;
-    assert.equal(event.seq, last + 1);
-    last = event.seq;
-    output += event.chunk.length;
-    if (Buffer.from(event.chunk).toString().endsWith("over\n")) break;
-  }
-  assert.ok(gap > 0 && output > 0);
-  assert.equal(gap + output, size + "over\n".length);
-  await persistent.terminate();
-});
+test(
+  "output that the state segment no longer holds is a gap of its exact size on the next server",
+  OPTIONS,
+  async () => {
+    await using server = await SupervisedServer.start();
+    await using client = await server.connect();
+    const size = 6_000_000;
+    const persistent = await client.start(
+      persistentParams("p", `head -c ${size} /dev/zero; echo over; exec sleep 300`),
+    );
+    await waitFor(persistent, "over\n");
+    const handle = (await client.list())[0]?.handle ?? "";
+    await server.killServer([persistent.pid]);
+    await using viewer = await server.connect();
+    const seen = await viewer.backend.attachByHandle(handle, {});
+    let [gap, output, last] = [0, 0, 0];
+    for await (const event of seen.events()) {
+      if (event.type === "gap") [gap, last] = [gap + (event.bytes ?? Number.NaN), event.toSeq];
+      if (event.type !== "output") continue;
+      assert.equal(event.seq, last + 1);
+      last = event.seq;
+      output += event.chunk.length;
+      if (Buffer.from(event.chunk).toString().endsWith("over\n")) break;
+    }
+    assert.ok(gap > 0 && output > 0);
+    assert.equal(gap + output, size + "over\n".length);
+    await persistent.terminate();
+  },
+);
 
 test(
   "an exit whose sequence number a killed server had reserved but not used is reported and survives the next kill",
@@ -85,7 +91,7 @@ test(
 );
 
 /**
- * Puts the shared memory of persistent processes into the state that a kill leaves at one rare moment, then kills the
+ * Puts the state segments of persistent processes into states that a kill leaves only at rare moments, then kills the
  * server.
  */
 test(
@@ -93,7 +99,7 @@ test(
   OPTIONS,
   async () => {
     await using server = await SupervisedServer.start();
-    // Otherwise the cgroup ends the processes that the supervisor has to end.
+    // Without cgroups, so that the supervisor itself must kill the processes.
     forbidGroupsBelow(await server.serverPid([]));
     await using client = await server.connect();
     const torn = await client.start(persistentParams("torn", ECHO));
@@ -122,7 +128,7 @@ test(
     }
     process.kill(former, "SIGKILL");
 
-    // A read without its commit: how much it took is not known.
+    // A read without its commit: the number of bytes read is unknown.
     await torn.write(Buffer.from("next\n"));
     await torn.closeStdin();
     const received: unknown[] = [];
@@ -132,14 +138,14 @@ test(
     }
     assert.deepEqual(received, ["got first\n", [2, 2, null], "got next\n"]);
 
-    // A write that was taken and whose id was not remembered yet.
+    // A write that was accepted, but whose id was not stored yet.
     assert.deepEqual(await client.call("process/write", write), { status: "accepted" });
     await written.closeStdin();
     await written.wait({ until: { type: "exit" } });
     assert.equal(Buffer.from((await written.snapshot()).stdout).toString(), "got first\ngot once\n");
 
-    // Memory of another layout.
-    await until("what cannot be read to be ended with all it started", () => !foreigners.some(isAlive));
+    // A state segment of another version.
+    await until("the process tree of the unreadable segment to end", () => !foreigners.some(isAlive));
     assert.match(server.serve.stderr, /killed persistent processes whose records another version .*"processes":1/);
     await assert.rejects(client.call("process/read", { processId: "foreign" }), /generation [0-9a-f]{8}-2/);
     await until("its memory to be released", () => StateSegment.filesOf(supervisorPid).length === 2);

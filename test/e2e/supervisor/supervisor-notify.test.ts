@@ -28,8 +28,8 @@ test("a supervisor notifies its service manager when a server is ready, is repla
   timeout: 600_000,
   skip: NO_SUPERVISOR || NO_PERL,
 }, async () => {
-  using folder = scratchDirectory();
-  const path = join(folder.path, "notify");
+  using directory = scratchDirectory();
+  const path = join(directory.path, "notify");
   const receiver = spawn("perl", ["-e", RECEIVER, path], { stdio: ["ignore", "pipe", "inherit"] });
   const closed = once(receiver, "close");
   let received = "";

@@ -15,10 +15,10 @@ const [SUPERVISOR = ""] = nativeFileCandidates("supervisor");
 const OPTIONS = { timeout: 600_000, skip: NO_SUPERVISOR };
 
 test("the next server is the program that the path then resolves to", OPTIONS, async () => {
-  using folder = scratchDirectory();
-  const current = join(folder.path, "procwire");
-  const upgraded = join(folder.path, "upgraded");
-  const wasRun = join(folder.path, "was-run");
+  using directory = scratchDirectory();
+  const current = join(directory.path, "procwire");
+  const upgraded = join(directory.path, "upgraded");
+  const wasRun = join(directory.path, "was-run");
   symlinkSync(PROCWIRE, current);
   const command: [string, ...string[]] = [current, "serve"];
   await using server = new SupervisedServer(
@@ -43,17 +43,17 @@ test(
   "a terminal that hangs up ends the supervisor, its server and the persistent processes gracefully",
   OPTIONS,
   async () => {
-    // The watchdogs end them, and so does a supervisor that has lost its watchdogs.
+    // With watchdogs, and with a supervisor that has no watchdogs.
     for (const command of [[PROCWIRE], [SUPERVISOR, PROCWIRE]]) await hangUp(command);
   },
 );
 
 async function hangUp(command: string[]): Promise<void> {
-  using folder = scratchDirectory();
-  const requested = join(folder.path, "asked");
+  using directory = scratchDirectory();
+  const requested = join(directory.path, "requested");
   const started = await startChild([...command, "serve", "--supervised", "--listen", "ws://127.0.0.1:0"], {
     terminal: TERMINAL,
-    env: { PATH: process.env.PATH ?? "/usr/bin:/bin", HOME: folder.path },
+    env: { PATH: process.env.PATH ?? "/usr/bin:/bin", HOME: directory.path },
   });
   const shown = () => started.output().toString();
   await started.until(() => /ws:\S+\r\n/.test(shown()));
@@ -75,7 +75,7 @@ test("the age of a persistent process is counted across servers", OPTIONS, async
   await using client = await server.connect();
   const persistent = await client.start(persistentParams("p", "exec sleep 300", { maxAgeMs: 3000 }));
   const end = persistent.wait();
-  // No server lives for as long as that.
+  // The test kills each server before the process reaches its maximum age.
   await until("the process to be ended", async () => {
     if (!isAlive(persistent.pid ?? 0)) return true;
     await server.killServer([persistent.pid]);

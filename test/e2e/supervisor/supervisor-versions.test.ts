@@ -1,6 +1,5 @@
 /**
- * A supervisor and a server of different versions: they guess nothing, and report and end each process whose state they
- * cannot read.
+ * A supervisor and a server of different versions report and end each process whose state they cannot read.
  */
 import assert from "node:assert/strict";
 import { execFileSync, spawn, spawnSync } from "node:child_process";
@@ -27,14 +26,14 @@ function compile(output: string, cwd: string, ...args: string[]): string {
   return output;
 }
 
-function otherServer(folder: string): string {
+function otherServer(directory: string): string {
   const source = join(root, "test", "fixtures", "native", "other-server.c");
-  return compile(join(folder, "other-server"), join(root, "native"), source);
+  return compile(join(directory, "other-server"), join(root, "native"), source);
 }
 
 /** Builds the supervisor with one line of a header changed. */
-function buildAlteredSupervisor(folder: string, header: string, line: string, changed: string): string {
-  const copy = join(folder, "native");
+function buildAlteredSupervisor(directory: string, header: string, line: string, changed: string): string {
+  const copy = join(directory, "native");
   cpSync(join(root, "native"), copy, { recursive: true, filter: (path) => !path.endsWith("/build") });
   const path = join(copy, "programs", header);
   const text = readFileSync(path, "utf8");
@@ -43,7 +42,7 @@ function buildAlteredSupervisor(folder: string, header: string, line: string, ch
   // The compiler flags match native/recipe.mjs.
   const recipe = readFileSync(join(copy, "recipe.mjs"), "utf8");
   const sources = /supervisor: \[([^\]]*)\]/.exec(recipe)?.[1]?.match(/programs\/[\w-]+\.c/g) ?? [];
-  return compile(join(folder, "supervisor"), copy, ...sources);
+  return compile(join(directory, "supervisor"), copy, ...sources);
 }
 
 function isGone(group: number): boolean {
@@ -92,11 +91,11 @@ class OtherServer implements AsyncDisposable {
 }
 
 test(
-  "a process whose shared memory the supervisor cannot read is reported to the server and ended with its group",
+  "a process whose state segment the supervisor cannot read is reported to the server and killed with its group",
   OPTIONS,
   async () => {
-    using folder = scratchDirectory();
-    const program = otherServer(folder.path);
+    using directory = scratchDirectory();
+    const program = otherServer(directory.path);
     for (const [mode, why] of [
       ["memory", "state segment version is 2, supported version is 1"],
       ["damaged", "state segment is corrupt"],
@@ -112,10 +111,10 @@ test(
 );
 
 test("a process survives a server that died before it read the supervisor's messages", OPTIONS, async () => {
-  using folder = scratchDirectory();
-  const program = otherServer(folder.path);
+  using directory = scratchDirectory();
+  const program = otherServer(directory.path);
   await using server = new OtherServer(program, "unread");
-  // It has stopped the supervisor.
+  // This server has stopped the supervisor with SIGSTOP.
   const persistent = Number(await server.says(/group (\d+)/));
   await until("the server to be dead", () => childrenOf(server.pid).filter(isAlive).length === 1);
   process.kill(server.pid, "SIGCONT");
@@ -127,19 +126,19 @@ test(
   "an exit status is recorded even if the process exited before the supervisor knew that it is persistent",
   OPTIONS,
   async () => {
-    using folder = scratchDirectory();
-    await using server = new OtherServer(otherServer(folder.path), "brief");
+    using directory = scratchDirectory();
+    await using server = new OtherServer(otherServer(directory.path), "brief");
     assert.equal(await server.says(/(ended .*)/), "ended 1 with 5");
   },
 );
 
 test(
-  "a server that speaks another version of the messages learns it at once, and the log reports it",
+  "a server with another supervisor protocol version exits at once, and the log reports both versions",
   OPTIONS,
   async () => {
-    using folder = scratchDirectory();
+    using directory = scratchDirectory();
     const supervisor = buildAlteredSupervisor(
-      folder.path,
+      directory.path,
       "supervisor-protocol.h",
       "#define SUPERVISOR_PROTOCOL 1u",
       "#define SUPERVISOR_PROTOCOL 2u",
@@ -156,12 +155,12 @@ test(
 );
 
 test(
-  "a server whose supervisor reads another shared-memory version refuses persistent processes and keeps serving",
+  "a server whose supervisor reads another segment version rejects persistent processes and keeps serving",
   OPTIONS,
   async () => {
-    using folder = scratchDirectory();
+    using directory = scratchDirectory();
     const supervisor = buildAlteredSupervisor(
-      folder.path,
+      directory.path,
       "state-segment-layout.h",
       "#define SEGMENT_VERSION 1u",
       "#define SEGMENT_VERSION 2u",
@@ -178,13 +177,13 @@ test(
 );
 
 test(
-  "a client receives the reason why the supervisor ended a process that it could not take over",
+  "a client receives the reason why the supervisor killed a process that it could not persist",
   OPTIONS,
   async () => {
-    using folder = scratchDirectory();
+    using directory = scratchDirectory();
     // The supervisor reports its own version correctly, but receives a version that it does not expect.
     const supervisor = buildAlteredSupervisor(
-      folder.path,
+      directory.path,
       "state-segment-layout.h",
       "#define SEGMENT_MAGIC 0x6b707770u",
       "#define SEGMENT_MAGIC 0x6b707771u",

@@ -14,7 +14,7 @@ const TIMEOUT = { timeout: 600_000, skip: NO_SUPERVISOR };
 const text = (words: string) => new TextEncoder().encode(words);
 const ECHO = 'while read line; do echo "got $line"; done; echo over; exit 7';
 
-/** A program to its end. */
+/** Runs a program until it exits. */
 function run(program: string, args: string[]): Promise<{ stdout: string; stderr: string; code: number }> {
   return new Promise((resolve) =>
     execFile(program, args, (error, stdout, stderr) =>
@@ -29,7 +29,7 @@ interface ReceivedEvents {
   exitCode: number | null;
 }
 
-/** Every event of a process until it is closed. A test that fails before it looks at them fails with its own error. */
+/** Collects events until the process is closed. An unawaited rejection does not hide the error of a failed test. */
 function received(process: ExecProcess): Promise<ReceivedEvents> {
   const collected = collect(process);
   collected.catch(() => undefined);
@@ -52,8 +52,8 @@ async function collect(process: ExecProcess): Promise<ReceivedEvents> {
 describe("a server that is killed below its supervisor", TIMEOUT, () => {
   for (const kind of ["tcp", "unix"] as const) {
     test(`loses no persistent process, byte or handle (${kind})`, async () => {
-      using folder = scratchDirectory();
-      const address = kind === "tcp" ? "ws://127.0.0.1:0" : `unix://${join(folder.path, "socket")}`;
+      using directory = scratchDirectory();
+      const address = kind === "tcp" ? "ws://127.0.0.1:0" : `unix://${join(directory.path, "socket")}`;
       await using server = await SupervisedServer.start("--listen", address);
       await using client = await server.connect();
       const process = await client.start(persistentParams("p", ECHO));
@@ -116,7 +116,7 @@ describe("a server that is killed below its supervisor", TIMEOUT, () => {
       await until("the children of the persistent process end", () => !persistentChildren.some(isAlive));
     });
 
-  test("keeps a terminal's size, its unfinished line and its later output", async () => {
+  test("loses neither the size, the unfinished line nor the later output of a terminal", async () => {
     await using server = await SupervisedServer.start();
     await using client = await server.connect();
     const script =
@@ -144,11 +144,11 @@ describe("a server that is killed below its supervisor", TIMEOUT, () => {
   test("repeats no write and loses none, however large", async () => {
     await using server = await SupervisedServer.start();
     await using client = await server.connect();
-    // It reads nothing until a signal arrives, so that more input waits than the supervisor and the pipe can hold.
+    // The process reads nothing until a signal arrives, so that more input waits than input ring and pipe can hold.
     const process = await client.start(persistentParams("w", "trap : USR1; sleep 300 & wait; wc -c; exit 0"));
     const size = 3_000_000;
     const writing = process.write(new Uint8Array(size).fill(120));
-    await until("the first part to be in", async () => (await client.list()).length === 1);
+    await until("the process in the list", async () => (await client.list()).length === 1);
     for (let time = 0; time < 3; time++) {
       await server.killServer([process.pid]);
       await client.list();
@@ -160,7 +160,7 @@ describe("a server that is killed below its supervisor", TIMEOUT, () => {
     assert.equal(Number(output), size);
   });
 
-  test("does not repeat a write that is sent again with its id", async () => {
+  test("does not repeat a write that is resent with its write id", async () => {
     await using server = await SupervisedServer.start();
     await using client = await server.connect();
     const process = await client.start(persistentParams("p", ECHO));
@@ -178,7 +178,7 @@ describe("a server that is killed below its supervisor", TIMEOUT, () => {
     assert.equal(chunks.map(({ chunk }) => Buffer.from(chunk).toString()).join(""), output);
   });
 
-  test("reports the exit status of even the shortest process, and nothing is left of it", async () => {
+  test("reports the exit status of even the shortest process, and leaves no state of it", async () => {
     // Each persistent process takes some descriptors, so the supervisor raises its limit.
     const command: [string, ...string[]] = ["sh", "-c", 'ulimit -Sn 256; exec "$0" "$@"', PROCWIRE, "serve"];
     const serve = new ServeChild(["--listen", "ws://127.0.0.1:0", "--supervised"], { command });
@@ -204,12 +204,12 @@ describe("a server that is killed below its supervisor", TIMEOUT, () => {
     assert.equal(soft, hard);
   });
 
-  test("takes input for a closed stdin and drops it", async () => {
+  test("accepts input for a closed stdin and drops it", async () => {
     await using server = await SupervisedServer.start();
     await using client = await server.connect();
     const deaf = await client.start(persistentParams("deaf", "exec <&-; echo closed; exec sleep 300"));
     await waitFor(deaf, "closed\n");
-    // More than the supervisor and a pipe hold.
+    // More than input ring and pipe hold.
     await deaf.write(new Uint8Array(1_000_000));
     await server.killServer([deaf.pid]);
     await deaf.write(new Uint8Array(1_000_000));
@@ -239,8 +239,8 @@ describe("a server that is killed below its supervisor", TIMEOUT, () => {
   test("is not restarted after five crashes within a minute: the supervisor reports that and ends everything", async () => {
     await using server = await SupervisedServer.asShipped();
     await using client = await server.connect();
-    using folder = scratchDirectory();
-    const bye = join(folder.path, "bye");
+    using directory = scratchDirectory();
+    const bye = join(directory.path, "bye");
     const { pid } = await client.start(persistentParams("p", `trap 'touch ${bye}; exit' TERM; sleep 300 & wait`));
     for (let time = 0; time < 5; time++) {
       if (time > 0) await client.list();
@@ -248,15 +248,15 @@ describe("a server that is killed below its supervisor", TIMEOUT, () => {
     }
     assert.deepEqual(await server.serve.exited, { code: 1, signal: null });
     assert.match(server.serve.stderr, /server was killed by signal 9, 5 crashes within a minute; supervisor gives up/);
-    assert.ok(statSync(bye), "it is asked to end first");
+    assert.ok(statSync(bye), "the process receives SIGTERM first");
     assert.equal(isAlive(pid ?? 0), false);
   });
 });
 
 describe("a server that is replaced", TIMEOUT, () => {
-  test("hands over on SIGHUP: no client is refused, the socket is the same", async () => {
-    using folder = scratchDirectory();
-    const path = join(folder.path, "socket");
+  test("restarts hot on SIGHUP: no client is rejected, and the socket stays the same", async () => {
+    using directory = scratchDirectory();
+    const path = join(directory.path, "socket");
     await using server = await SupervisedServer.start("--listen", `unix://${path}`);
     const { ino } = statSync(path);
     await using client = await server.connect();
@@ -268,7 +268,7 @@ describe("a server that is replaced", TIMEOUT, () => {
       const former = await server.serverPid([process.pid]);
       server.serve.child.kill("SIGHUP");
       await process.write(text(`${time}\n`));
-      // A client that connects in between waits in the socket's queue, or loses its session with the former server.
+      // A client that connects during the handoff waits in the backlog, or loses its session with the former server.
       await using stranger = await server.connect();
       await stranger.list().catch((error: Error) => {
         assert.match(error.message, /failed to resume exec-server session: unknown session id/);
@@ -283,7 +283,7 @@ describe("a server that is replaced", TIMEOUT, () => {
     assert.throws(() => statSync(path), /ENOENT/);
   });
 
-  test("hands over once more when SIGHUP comes while it starts", async () => {
+  test("restarts once more if SIGHUP arrives while it starts", async () => {
     await using server = await SupervisedServer.start();
     const first = await server.serverPid([]);
     server.serve.child.kill("SIGHUP");
@@ -298,9 +298,9 @@ describe("a server that is replaced", TIMEOUT, () => {
     assert.deepEqual(await client.list(), []);
   });
 
-  test("lets non-persistent processes end gracefully and starts none meanwhile: the next server does", async () => {
-    using folder = scratchDirectory();
-    const file = join(folder.path, "end");
+  test("terminates non-persistent processes gracefully and rejects starts meanwhile; the next server accepts them", async () => {
+    using directory = scratchDirectory();
+    const file = join(directory.path, "end");
     await using server = await SupervisedServer.start();
     await using client = await server.connect();
     const persistent = await client.start(persistentParams("persistent", ECHO));
@@ -310,7 +310,7 @@ describe("a server that is replaced", TIMEOUT, () => {
     server.serve.child.kill("SIGHUP");
     await waitFor(other, "terminated\n");
     const starting = client.start(persistentParams("late", "echo here", { lifetime: "session" }));
-    // The start was refused before this is answered.
+    // The server rejected the start before it responds to this call.
     await client.list();
     writeFileSync(file, "");
     await waitFor(other, "bye\n");
@@ -319,8 +319,8 @@ describe("a server that is replaced", TIMEOUT, () => {
   });
 
   test("is replaced when it hangs", async () => {
-    using folder = scratchDirectory();
-    const config = join(folder.path, "config.json");
+    using directory = scratchDirectory();
+    const config = join(directory.path, "config.json");
     writeFileSync(config, JSON.stringify({ supervised: true, livenessTimeout: 1 }));
     await using server = await SupervisedServer.start("--config", config);
     await using client = await server.connect();
@@ -354,7 +354,7 @@ describe("a server that is replaced", TIMEOUT, () => {
     assert.equal(isAlive(process.pid ?? 0), false);
   });
 
-  test("that cannot listen ends its supervisor with the exit code of the server", async () => {
+  test("that cannot listen makes its supervisor exit with the exit code of the server", async () => {
     await using first = await serve();
     await using second = new ServeChild(["--listen", first.url, "--supervised"]);
     assert.equal((await second.exited).code, 1);
@@ -364,7 +364,7 @@ describe("a server that is replaced", TIMEOUT, () => {
 });
 
 describe("a supervisor that is killed", TIMEOUT, () => {
-  test("leaves nothing", async () => {
+  test("leaves no server and no process", async () => {
     for (let time = 0; time < 5; time++) {
       await using server = await SupervisedServer.start();
       await using client = await server.connect();
@@ -438,8 +438,8 @@ describe("the persistent lifetime", TIMEOUT, () => {
     const auto = await refused("--listen", "ws://127.0.0.1:0", "--ws-auth", "auto");
     assert.match(auto, /--ws-auth auto conflicts with --supervised/);
     // The server reads the file, with or without a supervisor.
-    using folder = scratchDirectory();
-    const path = join(folder.path, "config.json");
+    using directory = scratchDirectory();
+    const path = join(directory.path, "config.json");
     writeFileSync(path, JSON.stringify({ listen: "ws://127.0.0.1:0", supervised: true, livenessTimeout: 1 }));
     const { stderr, code } = await run(PROCWIRE, ["serve", "--config", path]);
     assert.equal(code, 2);

@@ -42,13 +42,13 @@ describe("walk budget", () => {
   });
 });
 
-test("instructions of more than ten steps are rejected", () => {
+test("rejects instructions of more than ten steps", () => {
   const section = (count: number) => `# C\n\n## Add a tool\n\n${repeat(count, (at) => `${at + 1}. Do it.\n`).join("")}`;
   assert.deepEqual(longInstructions(section(10)), []);
   assert.deepEqual(longInstructions(section(11)), ["CONTRIBUTING.md, Add a tool: 11 steps, at most 10 are allowed"]);
 });
 
-test("six equal lines of code in two files are a duplicate; comments and imports are not", () => {
+test("reports six equal lines of code in two files, but not equal comments and imports", () => {
   const code = (count: number) => repeat(count, (at) => `  call${at}();`).join("\n// a comment\n");
   const comments = repeat(9, (at) => `// line ${at}\nimport {\n  x\n} from "x";`).join("\n");
   const pairs = (a: string, b: string) => duplicatePairs(new Map(Object.entries({ "a.ts": a, "b.ts": b })));

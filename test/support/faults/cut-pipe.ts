@@ -6,7 +6,7 @@ import { until } from "../system/until.ts";
 export interface Cuts {
   bytes: number;
   cuts: number;
-  /** Ends the connection that is open now, somehow. */
+  /** Breaks the current connection; the caller chooses how. */
   cut(number: number): void | Promise<void>;
   /** How many connections were opened so far. */
   opened(): number;

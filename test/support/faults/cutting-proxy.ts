@@ -1,4 +1,4 @@
-/** A TCP proxy that can be cut at any moment: both sides see the connection vanish. */
+/** A TCP proxy that can be cut at any moment: both sides see a closed connection. */
 
 import { connect, createServer, type Server, type Socket } from "node:net";
 
@@ -11,7 +11,7 @@ export class CuttingProxy implements AsyncDisposable {
   readonly #pairs = new Set<[Socket, Socket]>();
   /** Bytes forwarded to the client since the last cut. */
   forwarded = 0;
-  /** Called after each piece that went towards the client. */
+  /** Called after each chunk that the proxy sent to the client. */
   onForward: () => void = () => undefined;
   connections = 0;
   #recent = "";
@@ -46,7 +46,7 @@ export class CuttingProxy implements AsyncDisposable {
     });
   }
 
-  /** In front of a server at this `ws://` URL. */
+  /** Starts a proxy in front of the server at this `ws://` URL. */
   static async to(url: string): Promise<CuttingProxy> {
     const { hostname, port } = new URL(url);
     const server = createServer();
@@ -56,12 +56,12 @@ export class CuttingProxy implements AsyncDisposable {
     return new CuttingProxy(server, `ws://127.0.0.1:${address.port}`, { port: Number(port), host: hostname });
   }
 
-  /** True when this text was recently sent towards the client; a server's frames are not masked. */
+  /** Reports whether this text was recently sent to the client. Frames of a server are not masked. */
   sawText(text: string): boolean {
     return this.#recent.includes(text);
   }
 
-  /** Every connection vanishes; new ones are taken. */
+  /** Closes every connection. Accepts new connections. */
   cut(): void {
     this.forwarded = 0;
     this.#recent = "";

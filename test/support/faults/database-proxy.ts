@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { connect, createServer, type Server, type Socket } from "node:net";
 
-/** A proxy to a database that can be cut, so that connections are reset and new ones refused. */
+/** A proxy to a database. A cut resets its connections and rejects new ones. */
 export class DatabaseRoad implements AsyncDisposable {
   #target: URL;
   #server: Server | null = null;

@@ -5,21 +5,21 @@ export type Direction = "toServer" | "toClient";
 
 /** Faults of a connection through the proxy. Default: none. */
 export interface Fault {
-  /** Cuts when this many bytes have passed in this direction: the last of them is delivered, the next is not. */
+  /** Cuts after exactly this many bytes were delivered in this direction. */
   cutAfter?: { bytes: number; direction: Direction };
-  /** `both`: either side sees the end. `client`: the server is left with a connection that looks alive. */
+  /** `both`: both sides see the end. `client`: only the client sees it; the server has a half-open connection. */
   side?: "both" | "client";
-  /** Ends with a reset instead of an orderly end. */
+  /** Cuts with a TCP reset instead of a close. */
   reset?: boolean;
   /** The proxy delays every chunk by this time. */
   delayMs?: number;
-  /** Delivers in pieces of at most this many bytes. */
+  /** Delivers chunks of at most this many bytes. */
   pieceBytes?: number;
 }
 
-/** A TCP relay on loopback that mistreats the connections through it. */
+/** A TCP proxy on loopback that injects faults into its connections. */
 export class FaultProxy implements AsyncDisposable {
-  /** Decides what happens to the next connection; numbered from 1. */
+  /** Returns the faults of the next connection. Connections are numbered from 1. */
   faultFor: (connectionNumber: number) => Fault = () => ({});
   cuts = 0;
   connections = 0;
@@ -33,12 +33,12 @@ export class FaultProxy implements AsyncDisposable {
   private constructor(server: Server, target: { port: number }) {
     this.#server = server;
     this.#target = target;
-    // A listening TCP server has an address of this form.
+    // `address()` of a listening TCP server is never null or a string.
     this.#port = (server.address() as AddressInfo).port;
     server.on("connection", (client) => this.#accept(client));
   }
 
-  /** In front of a server given by its `ws://…` URL. */
+  /** Starts a proxy in front of the server at this `ws://` URL. */
   static async before(url: string): Promise<FaultProxy> {
     const server = createServer();
     server.listen(0, "127.0.0.1");
@@ -50,7 +50,7 @@ export class FaultProxy implements AsyncDisposable {
     return `ws://127.0.0.1:${this.#port}`;
   }
 
-  /** Cuts everything that is open now. */
+  /** Cuts all open connections. */
   cut(fault: Pick<Fault, "side" | "reset"> = {}): void {
     for (const relay of [...this.#live]) relay.cut(fault);
   }
@@ -75,7 +75,7 @@ export class FaultProxy implements AsyncDisposable {
     await closed;
   }
 
-  /** On the same port as before, after `refuse`. */
+  /** Accepts connections on the same port again, after `refuse`. */
   async listenAgain(): Promise<void> {
     this.#server.listen(this.#port, "127.0.0.1");
     await once(this.#server, "listening");
@@ -163,15 +163,15 @@ class Relay {
   #deliver(to: Socket, piece: Buffer, direction: Direction): void {
     if (this.#isCut) return;
     const { cutAfter } = this.#fault;
-    const room =
+    const allowed =
       cutAfter?.direction === direction ? cutAfter.bytes - this.#passed[direction] : Number.POSITIVE_INFINITY;
-    const part = piece.subarray(0, Math.max(0, room));
+    const part = piece.subarray(0, Math.max(0, allowed));
     this.#passed[direction] += part.length;
-    if (part.length < room) {
+    if (part.length < allowed) {
       to.write(part);
       return;
     }
-    // Bytes from before the cut must arrive, so the proxy first hands them to the kernel.
+    // Bytes from before the cut must arrive, so the proxy first passes them to the kernel.
     to.write(part, () => this.cut());
     this.#stopAt();
   }

@@ -5,10 +5,10 @@ import { closePayload, rawFrame } from "./raw-frames.ts";
 
 /** Values at which a sum, a sign, a double or a 32-bit number overflows, and this project's own sizes. */
 const EDGES = [2n ** 64n, 2n ** 63n, 2n ** 53n, 2n ** 32n, 2n ** 31n, 2n ** 21n, 2n ** 20n, 2n ** 16n];
-/** By the sizes of heads, with a mask and without. */
-const AROUND = [-15n, -14n, -13n, -10n, -8n, -6n, -4n, -2n, -1n, 0n, 1n];
+/** Offsets around each value: the header sizes of frames, with and without a mask. */
+const OFFSETS = [-15n, -14n, -13n, -10n, -8n, -6n, -4n, -2n, -1n, 0n, 1n];
 
-const HOSTILE_LENGTHS = EDGES.flatMap((edge) => AROUND.map((by) => edge + by)).filter((length) => length < 2n ** 64n);
+const HOSTILE_LENGTHS = EDGES.flatMap((edge) => OFFSETS.map((by) => edge + by)).filter((length) => length < 2n ** 64n);
 
 const sized = (...lengths: number[]) => fc.constantFrom(...lengths).map((length) => Buffer.alloc(length, 97));
 
@@ -25,7 +25,7 @@ const payload = fc.oneof(
   },
 );
 
-/** Mostly well-formed, so that an invalid one meets a reader in any state. */
+/** A mostly valid frame, so that an invalid frame can follow any valid sequence. */
 const frame = fc
   .record({
     fin: fc.oneof({ weight: 3, arbitrary: fc.constant(true) }, { weight: 1, arbitrary: fc.constant(false) }),

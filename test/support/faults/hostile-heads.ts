@@ -10,7 +10,7 @@ export const token = fc.stringMatching(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,20}$/);
 export const value = fc.stringMatching(/^[!-~\x80-\xff]([ \t!-~\x80-\xff]{0,40}[!-~\x80-\xff])?$/);
 export const blank = fc.stringMatching(/^[ \t]{0,3}$/);
 
-const ODD = [...'\0\t\n\r :;,"()<>@[]{}\\/?#%\x01\x1f\x7f\x80\xa0\xff'];
+const SPECIAL_CHARACTERS = [...'\0\t\n\r :;,"()<>@[]{}\\/?#%\x01\x1f\x7f\x80\xa0\xff'];
 const header = fc
   .record({
     name: fc.oneof(token, fc.constantFrom("connection", "upgrade", "origin", "x")),
@@ -18,17 +18,20 @@ const header = fc
     before: blank,
     after: blank,
   })
-  // Bodies do not matter here: this server answers the head and closes.
+  // This server responds to the head and closes, so bodies do not matter.
   .filter(({ name }) => !/^(content-length|transfer-encoding|expect|host)$/i.test(name));
-/** A well-formed head, then changed at a few places: bytes inserted, replaced or removed. */
+/** Returns a well-formed head with a few bytes inserted, replaced or removed. */
 export const hostileHead = fc
   .record({
     method: fc.constantFrom("GET", "HEAD", "POST", "OPTIONS"),
     target: fc.stringMatching(/^\/[a-z0-9/._~-]{0,20}$/),
     headers: fc.array(header, { maxLength: 5 }),
-    changes: fc.array(fc.tuple(fc.nat(), fc.constantFrom("insert", "replace", "remove"), fc.constantFrom(...ODD)), {
-      maxLength: 2,
-    }),
+    changes: fc.array(
+      fc.tuple(fc.nat(), fc.constantFrom("insert", "replace", "remove"), fc.constantFrom(...SPECIAL_CHARACTERS)),
+      {
+        maxLength: 2,
+      },
+    ),
   })
   .map(({ method, target, headers, changes }) => {
     const lines = headers.map(({ name, value, before, after }) => `${name}:${before}${value}${after}\r\n`);
@@ -40,7 +43,7 @@ export const hostileHead = fc
     return Buffer.from(`${text}\r\n`, "latin1");
   });
 
-/** node:http's result for a head: its method, path and headers, or null when it refuses it. */
+/** Returns the method, path and headers that node:http parses from a head, or null if node:http rejects the head. */
 export class NodeReader {
   readonly #server = createServer({ joinDuplicateHeaders: true });
   readonly #verdicts = new Map<number, (message: IncomingMessage) => void>();
@@ -64,7 +67,7 @@ export class NodeReader {
     const verdict = new Promise<IncomingMessage>((resolve) => this.#verdicts.set(socket.localPort ?? 0, resolve));
     socket.end(head);
     socket.resume();
-    // A connection that ends before its head does is closed silently.
+    // node:http closes a connection silently if it ends before the end of the head.
     const message = await Promise.race([verdict, once(socket, "close").then(() => null)]);
     this.#verdicts.delete(socket.localPort ?? 0);
     socket.destroy();

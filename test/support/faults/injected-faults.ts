@@ -1,11 +1,11 @@
-/** System calls of a running program that fail once, by strace's `inject`. */
+/** Makes system calls of a running program fail, with strace's `inject`. */
 
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { readdirSync } from "node:fs";
 import { until } from "../system/until.ts";
 
-/** Null when strace can be used here, else why not. */
+/** Returns why strace cannot be used on this host, or null. */
 export function whyNoStrace(): string | null {
   const { error, status, stderr } = spawnSync("strace", ["-f", "-o", "/dev/null", "true"], {
     encoding: "utf8",
@@ -19,11 +19,11 @@ export interface Injection {
   error: string;
   /** The call of each thread that fails, counted from the injection of the fault; `1+` is every call. */
   when: number | "1+";
-  /** Only calls on a descriptor of this file or pipe, as `/proc/PID/fd` names it. */
+  /** Limits the fault to descriptors of this file or pipe, named as in `/proc/PID/fd`. */
   path?: string;
 }
 
-/** Puts a fault into every thread of a program; what it starts later is left alone. */
+/** Injects a fault into every thread of a program, but not into its later children. */
 export class InjectedFault implements AsyncDisposable {
   readonly #strace: ChildProcess;
   readonly #exited: Promise<void>;
@@ -53,7 +53,7 @@ export class InjectedFault implements AsyncDisposable {
     return fault;
   }
 
-  /** How many calls were made to fail so far. */
+  /** Number of calls that the fault made fail so far. */
   get injected(): number {
     return this.#text.split("(INJECTED)").length - 1;
   }

@@ -6,12 +6,12 @@ export interface RawFrame {
   fin?: boolean;
   opcode: number;
   payload?: Uint8Array;
-  /** Null: not masked. */
+  /** Masking key; null for an unmasked frame. */
   mask?: number | null;
   rsv?: number;
-  /** Encode the length in this many bytes, though fewer would do. */
+  /** Encodes the length in this many bytes, even if fewer suffice. */
   lengthBytes?: 0 | 2 | 8;
-  /** The length in the frame's header, in eight bytes, independent of the payload. */
+  /** Length in the frame header, encoded in eight bytes, independent of the payload. */
   claimed?: bigint;
 }
 
@@ -65,7 +65,7 @@ export function readVerdicts(bytes: Buffer): string[] {
     const payload = bytes.subarray(at + headBytes, at + headBytes + length);
     const first = bytes[at] ?? 0;
     const name = OPCODES.get(first & 0x0f);
-    // A server sends whole frames without a mask and without extensions.
+    // Servers send complete frames, unmasked and without extensions.
     if (!whole || payload.length < length || (first & 0xf0) !== 0x80 || !name || (bytes[at + 1] ?? 0) & 0x80) {
       return [...verdicts, `broken ${bytes.subarray(at, at + 20).toString("hex")}`];
     }
@@ -131,7 +131,7 @@ export class RawWebSocket {
     return this.verdicts();
   }
 
-  /** Half-closes, and returns everything the server sent until it closed too. */
+  /** Half-closes the connection. Returns all bytes that the server sent before it closed. */
   async finish(): Promise<string[]> {
     this.socket.end();
     await this.closed;

@@ -1,6 +1,6 @@
 /**
- * Requests at random, from one seed: real methods with params that are right, odd or broken, over raw WebSockets that are
- * cut, stalled or half closed at any moment. Nothing waits for an answer, so that requests overlap.
+ * Random requests from one seed: real methods with valid, unusual or invalid params, over raw WebSockets that are cut,
+ * stalled or half-closed at any moment. The fuzzer waits for no response, so that requests overlap.
  */
 
 import { connect, type Socket } from "node:net";
@@ -9,13 +9,13 @@ import { setTimeout as pause } from "node:timers/promises";
 export interface FuzzOptions {
   url: string;
   seed: number;
-  /** The only place whose files are touched. */
+  /** The only directory whose files the requests change. */
   directory: string;
   connections?: number;
   steps?: number;
 }
 
-/** Sends everything and ends every connection. */
+/** Sends all requests, then closes every connection. */
 export async function fuzz(options: FuzzOptions): Promise<void> {
   const random = new Random(options.seed);
   const runs = Array.from({ length: options.connections ?? 3 }, () => runConnection(options, random.fork()));
@@ -180,7 +180,7 @@ function request(random: Random, directory: string): string {
       }),
     ],
   ];
-  // Processes are what everything else acts on.
+  // Starts a process more often than other requests, because most requests need a process.
   const [method, params] = random.pick(random.chance(0.3) ? make.slice(0, 1) : make);
   return JSON.stringify({ id, method, params: params() });
 }
@@ -202,7 +202,7 @@ class FuzzSocket {
 
   send(text: string, random: Random): void {
     const frame = maskedText(text);
-    // Sometimes in parts, or without its end.
+    // Sometimes sends the frame in two writes, or only its first bytes.
     const at = random.chance(0.1) ? random.below(frame.length) : frame.length;
     this.#socket.write(frame.subarray(0, at));
     if (at < frame.length && random.chance(0.9)) this.#socket.write(frame.subarray(at));
@@ -264,7 +264,7 @@ function maskedText(text: string): Buffer {
   return Buffer.concat([head, payload]);
 }
 
-/** The same numbers for the same seed. */
+/** Generates the same numbers for the same seed. */
 export class Random {
   #state: number;
 

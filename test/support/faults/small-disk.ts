@@ -1,4 +1,4 @@
-/** A disk of a few kilobytes, for tests of a full disk: a tmpfs that only the test's programs see. */
+/** A tmpfs of a few kilobytes for tests of a full disk. Only programs of the test see it. */
 
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -6,7 +6,7 @@ import { closeSync, ftruncateSync, openSync, rmSync, writeSync } from "node:fs";
 
 const NAMESPACE = ["--user", "--map-root-user", "--mount", "--"];
 
-/** Null when such a disk can be made here, else why not. */
+/** Returns why the disk cannot be created on this host, or null. */
 export function whyNoSmallDisk(): string | null {
   const mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", "/mnt"];
   const { error, status, stderr } = spawnSync("unshare", [...NAMESPACE, ...mount], { encoding: "utf8" });
@@ -16,38 +16,38 @@ export function whyNoSmallDisk(): string | null {
 
 export class SmallDisk implements AsyncDisposable {
   #supervisor: ChildProcess;
-  #folder: string;
+  #directory: string;
 
-  private constructor(supervisor: ChildProcess, folder: string) {
+  private constructor(supervisor: ChildProcess, directory: string) {
     this.#supervisor = supervisor;
-    this.#folder = folder;
+    this.#directory = directory;
   }
 
   /** Mounts a disk over this directory. */
-  static async at(folder: string, sizeBytes: number): Promise<SmallDisk> {
-    // It lives until its stdin ends, so also no longer than this process.
+  static async at(directory: string, sizeBytes: number): Promise<SmallDisk> {
+    // `cat` keeps the namespace alive until its stdin ends, which happens at the latest when this process exits.
     const script = 'mount -t tmpfs -o "size=$1" none "$2" && echo ready && exec cat';
-    const args = [...NAMESPACE, "sh", "-c", script, "sh", `${sizeBytes}`, folder];
+    const args = [...NAMESPACE, "sh", "-c", script, "sh", `${sizeBytes}`, directory];
     const supervisor = spawn("unshare", args, { stdio: ["pipe", "pipe", "inherit"] });
     await Promise.race([
       once(supervisor.stdout, "data"),
       once(supervisor, "exit").then(() => Promise.reject(new Error("the small disk could not be made"))),
     ]);
-    return new SmallDisk(supervisor, folder);
+    return new SmallDisk(supervisor, directory);
   }
 
-  /** The words before a command that make it see the disk, in this working directory. */
+  /** Returns the arguments that precede a command to run it on the disk, in this working directory. */
   under(cwd: string): string[] {
     const enter = ["nsenter", `--target=${this.#supervisor.pid}`, "--user", "--mount", "--preserve-credentials"];
     return [...enter, "--", "env", `--chdir=${cwd}`];
   }
 
-  /** The directory as this process can reach it. */
+  /** Path by which this process reaches the directory. */
   get folder(): string {
-    return `/proc/${this.#supervisor.pid}/root${this.#folder}`;
+    return `/proc/${this.#supervisor.pid}/root${this.#directory}`;
   }
 
-  /** Leaves no room. */
+  /** Fills the disk completely. */
   fill(): void {
     const fd = openSync(this.#filler, "w");
     const block = Buffer.alloc(4096, 1);

@@ -1,4 +1,4 @@
-/** Users of a server who compare every byte: pipes, terminals and exits, over connections that break. */
+/** Clients that use pipes and terminals over breaking connections and compare every byte and exit code. */
 
 import assert from "node:assert/strict";
 import { createHash, randomBytes } from "node:crypto";
@@ -14,16 +14,16 @@ export interface SoakCounts {
   bytesOut: number;
 }
 
-/** Shorter than a real network needs, so that many cuts fit into a minute. */
-const QUICK = { firstDelayMs: 5, maxDelayMs: 100 };
-/** A round begins at most this often: a machine that becomes faster meanwhile must not make the server keep more. */
+/** Shorter reconnect delays than on a real network, so that many cuts fit into a minute. */
+const FAST_RECONNECT = { firstDelayMs: 5, maxDelayMs: 100 };
+/** Minimum time between two rounds, so that the retained output does not depend on the speed of the machine. */
 const ROUND_MS = 1000;
 const PATH = process.env.PATH ?? "/usr/bin:/bin";
 
 /** Connects, works, disconnects and reconnects until the end. Rejects at the first wrong byte. */
 export async function useServer(url: string, name: string, isOver: () => boolean, counts: SoakCounts): Promise<void> {
   for (let visit = 0; !isOver(); visit++) {
-    const client = await connectPatiently(url, isOver);
+    const client = await connectWithRetries(url, isOver);
     if (!client) return;
     counts.clients++;
     try {
@@ -44,7 +44,7 @@ export async function useServer(url: string, name: string, isOver: () => boolean
   }
 }
 
-/** Anything from the first byte of the handshake to deep inside of the traffic, in either direction. */
+/** Returns a random fault: usually a cut in either direction, from the first byte of the handshake on. */
 export function randomFault(): Fault {
   if (Math.random() < 0.2) return {};
   return {
@@ -58,11 +58,11 @@ export function randomFault(): Fault {
   };
 }
 
-/** The client does not retry its very first connection. */
-async function connectPatiently(url: string, isOver: () => boolean): Promise<UniversalClient | null> {
+/** Retries the first connection, which the client itself does not retry. */
+async function connectWithRetries(url: string, isOver: () => boolean): Promise<UniversalClient | null> {
   while (!isOver()) {
     try {
-      return await NodeExecServerClient.connectWebSocket({ url, reconnect: QUICK });
+      return await NodeExecServerClient.connectWebSocket({ url, reconnect: FAST_RECONNECT });
     } catch {
       await new Promise((resolve) => setTimeout(resolve, 20));
     }

@@ -1,14 +1,13 @@
 /**
- * OpenAI's files and batches on loopback, together with a Responses API: the function that answers single calls also
- * answers each line of an upload. A test sees every step, before and after it takes effect, and can end the client
- * there.
+ * A mock of OpenAI's files, batches and Responses APIs on loopback. The handler of single calls also answers each line
+ * of a batch. A test receives every step before and after it takes effect, and can end the client at that point.
  */
 
 import http from "node:http";
 import type { AddressInfo } from "node:net";
 import { type MockAnswer, type MockHandler, type MockResponses, startMockResponses } from "./mock-responses.ts";
 
-/** A step of the client's, as the server sees it. */
+/** A request of the client. */
 export type BatchStep = "list files" | "upload" | "list batches" | "create" | "get" | "download" | "cancel";
 
 export interface MockBatch {
@@ -26,7 +25,7 @@ export interface MockBatch {
 /** The outcome of a batch. Default: every line is answered, and it is completed at the second poll. */
 export interface BatchFate {
   status?: "completed" | "failed" | "expired" | "cancelled" | "in_progress";
-  /** Number of lines that are answered; the others are reported as expired. */
+  /** Number of answered lines; the other lines are reported as expired. */
   answers?: number;
   errors?: { code: string; message: string };
 }
@@ -34,17 +33,17 @@ export interface BatchFate {
 export interface MockBatchesOptions {
   handler: MockHandler;
   fate?: (batch: MockBatch, number: number) => BatchFate;
-  /** Called when a step arrives, before it takes effect, and again before it is answered; may never return. */
+  /** Called before a step takes effect, and again before its response is sent; may never return. */
   onStep?: (step: BatchStep, when: "arrived" | "done") => void | Promise<void>;
 }
 
 export interface MockBatches {
   url: string;
-  /** Single calls. */
+  /** The Responses API for single calls. */
   single: MockResponses;
   files: Map<string, { name: string; text: string }>;
   batches: MockBatch[];
-  /** How often a line with this item was answered by a batch. */
+  /** Returns the item ids of all answered batch lines, with repetitions. */
   answeredItems(): string[];
   cancelled: string[];
   close(): Promise<void>;
@@ -124,7 +123,7 @@ class MockState {
         return batchObject(batch);
       });
     }
-    return this.#step("get", () => this.#look(batch));
+    return this.#step("get", () => this.#poll(batch));
   }
 
   async #step<T>(step: BatchStep, act: () => T | Promise<T>): Promise<T> {
@@ -134,7 +133,7 @@ class MockState {
     return value;
   }
 
-  /** One object on each page, so that every search must page. */
+  /** Returns one object per page, so that every search needs several pages. */
   #page(objects: { id: string }[], url: URL): object {
     const after = url.searchParams.get("after");
     const from = after === null ? 0 : objects.findIndex(({ id }) => id === after) + 1;
@@ -175,8 +174,8 @@ class MockState {
     return batchObject(batch);
   }
 
-  /** The first poll finds it in progress, the next one ended. */
-  async #look(batch: MockBatch): Promise<object> {
+  /** Reports the batch as in progress at the first poll and as ended at the next one. */
+  async #poll(batch: MockBatch): Promise<object> {
     const polls = (this.#polls.get(batch.id) ?? 0) + 1;
     this.#polls.set(batch.id, polls);
     if (polls === 1) batch.status = "in_progress";
@@ -247,7 +246,7 @@ class MockState {
   }
 }
 
-/** Returns a stream's events as the single object of an API answer without streaming. */
+/** Converts the events of a stream into the response object of a call without streaming. */
 function wholeResponse(answer: MockAnswer): { status_code: number; body: object } {
   if (answer.type === "status") return { status_code: answer.status, body: Object(answer.body ?? {}) };
   if (answer.type !== "sse") throw new Error(`a batch has no ${answer.type}`);

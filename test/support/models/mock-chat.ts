@@ -31,7 +31,7 @@ export const chatUsage = (prompt = 10, completion = 5, cached = 4): object => ({
   },
 });
 
-/** A call in pieces: its name first, then its arguments, cut in two. */
+/** Returns a tool call in chunks: its name, then its arguments in two chunks. */
 export function chatCall(index: number, id: string, name: string, args: unknown): object[] {
   const text = JSON.stringify(args);
   const half = Math.floor(text.length / 2);
@@ -58,7 +58,7 @@ export const chatCalls = (...calls: object[]): MockAnswer => ({
   events: [chatChunk({ role: "assistant", content: null }), ...calls, chatChunk({}, "tool_calls"), chatUsage()],
 });
 
-/** The worker's report for its own item. */
+/** Returns the report of a row agent for its item. */
 export function chatReport(request: MockRequest, result: unknown): MockAnswer {
   return chatCalls(...chatCall(0, "call-1", "report_agent_job_result", reportArguments(request, result)));
 }

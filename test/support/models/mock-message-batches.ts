@@ -1,6 +1,6 @@
 /**
- * Anthropic's Message Batches on loopback, after their public description, together with the Messages API. A test sees
- * every step, before and after it takes effect, and can end the client there.
+ * A mock of Anthropic's Message Batches and Messages APIs on loopback, after their public description. A test receives
+ * every step before and after it takes effect, and can end the client at that point.
  */
 
 import http from "node:http";
@@ -11,9 +11,9 @@ import { startMockResponses } from "./mock-responses.ts";
 export type MessageBatchStep = "list" | "create" | "get" | "results";
 
 export interface MockMessageBatchesOptions {
-  /** A row's report in a batch; null: text that is not a report. */
+  /** Returns the report of a row in a batch, or null for a text without a report. */
   result?: (itemId: string) => object | null;
-  /** Called when a step arrives, before it takes effect, and again before it is answered; may never return. */
+  /** Called before a step takes effect, and again before its response is sent; may never return. */
   onStep?: (step: MessageBatchStep, when: "arrived" | "done") => void | Promise<void>;
 }
 
@@ -25,7 +25,7 @@ interface Line {
 interface MockMessageBatch {
   id: string;
   lines: Line[];
-  looks: number;
+  pollCount: number;
   createdAt: string;
 }
 
@@ -70,7 +70,7 @@ export async function startMockMessageBatches(options: MockMessageBatchesOptions
       if ("stream" in params) throw new Error("a batch cannot stream");
     }
     const id = `msgbatch_${batches.length + 1}`;
-    const batch = { id, lines: requests, looks: 0, createdAt: new Date().toISOString() };
+    const batch = { id, lines: requests, pollCount: 0, createdAt: new Date().toISOString() };
     batches.push(batch);
     return batchObject(batch);
   };
@@ -89,17 +89,17 @@ export async function startMockMessageBatches(options: MockMessageBatchesOptions
     if (!batch) return null;
     if (verb === "results") return step("results", () => batch.lines.map(resultLine).join(""));
     return step("get", () => {
-      batch.looks++;
+      batch.pollCount++;
       return batchObject(batch);
     });
   };
 
   const resultLine = ({ custom_id: id, params }: Line): string => {
     const { jobId, itemId } = itemOf(params);
-    const said = result(itemId);
-    const input = { job_id: jobId, item_id: itemId, result: said };
+    const reported = result(itemId);
+    const input = { job_id: jobId, item_id: itemId, result: reported };
     const content =
-      said === null
+      reported === null
         ? [{ type: "text", text: "I would rather talk." }]
         : [{ type: "tool_use", id: "toolu_1", name: REPORT, input }];
     const message = {
@@ -107,7 +107,7 @@ export async function startMockMessageBatches(options: MockMessageBatchesOptions
       type: "message",
       role: "assistant",
       content,
-      stop_reason: said === null ? "end_turn" : "tool_use",
+      stop_reason: reported === null ? "end_turn" : "tool_use",
       usage: { input_tokens: 10, output_tokens: 5 },
     };
     return `${JSON.stringify({ custom_id: id, result: { type: "succeeded", message } })}\n`;
@@ -151,16 +151,16 @@ export async function startMockMessageBatches(options: MockMessageBatchesOptions
   };
 }
 
-/** The item that a request of the Messages API is about, from its marker lines. */
+/** Returns the item of a request to the Messages API, from its marker lines. */
 export function itemOf(body: Record<string, unknown>): { jobId: string; itemId: string } {
   const text = JSON.stringify(body);
   const jobId = /Job ID: (.*?)\\n/.exec(text)?.[1] ?? "?";
   return { jobId, itemId: /Item ID: (.*?)\\n/.exec(text)?.[1] ?? "?" };
 }
 
-/** In progress at the first poll, ended from the second on. */
-function batchObject({ id, lines, looks, createdAt }: MockMessageBatch): object {
-  const isEnded = looks > 1;
+/** Reports the batch as in progress at the first poll and as ended from the second on. */
+function batchObject({ id, lines, pollCount, createdAt }: MockMessageBatch): object {
+  const isEnded = pollCount > 1;
   const counts = { succeeded: 0, errored: 0, canceled: 0, expired: 0, processing: 0 };
   return {
     id,

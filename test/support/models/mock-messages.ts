@@ -2,7 +2,7 @@
 
 import type { MockAnswer } from "./mock-responses.ts";
 
-/** Events carry their type twice: in the `event` line, and in the data. */
+/** Encodes an event. Its type is in the `event` line and in the data. */
 export const messagesStream = (...events: { type: string }[]): MockAnswer => ({
   type: "raw",
   text: events.map((event) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`).join(""),

@@ -1,13 +1,13 @@
 /**
- * A Responses API on loopback for tests and benchmarks: it passes every request to a function and sends the answer that
- * the function returns. Faults are answers too, so that a test reads as a list of faults.
+ * A mock of the Responses API on loopback for tests and benchmarks. It passes every request to a handler and sends the
+ * response that the handler returns. A response can also be a fault.
  */
 
 import http from "node:http";
 import type { AddressInfo } from "node:net";
 
 export interface MockRequest {
-  /** 0 for the first one this server saw. */
+  /** Position of the request, from 0. */
   index: number;
   path: string;
   headers: http.IncomingHttpHeaders;
@@ -20,32 +20,31 @@ export type MockAnswer =
   | {
       type: "sse";
       events: readonly object[];
-      /** Default 200. */
       headers?: Record<string, string>;
       delayMs?: number;
-      /** Leave the stream open after the last event. */
+      /** Leaves the stream open after the last event. */
       keepOpen?: boolean;
     }
   | { type: "status"; status: number; body?: unknown; headers?: Record<string, string>; delayMs?: number }
-  /** Text in place of a stream, or a stream that another wire would send. */
+  /** Text instead of a stream, or a stream of another API dialect. */
   | { type: "raw"; text: string; contentType?: string }
-  /** The first events, then the connection is cut cleanly. */
+  /** Sends the events, then closes the connection before the end of the stream. */
   | { type: "cut"; events: readonly object[]; afterMs?: number }
-  /** The connection is reset before any answer. */
+  /** Resets the connection without a response. */
   | { type: "reset" }
-  /** Nothing is ever answered. */
+  /** Never sends a response. */
   | { type: "hang" };
 
 export type MockHandler = (request: MockRequest) => MockAnswer | Promise<MockAnswer>;
 
 export interface MockResponses {
-  /** A base URL: clients post to `${url}/responses`. */
+  /** Base URL; clients post to `${url}/responses`. */
   url: string;
   requests: MockRequest[];
-  /** Number of requests that are not answered yet, and its maximum so far. */
+  /** Number of requests without a response yet, and its maximum so far. */
   readonly inFlight: number;
   readonly peakInFlight: number;
-  /** How many connections clients have opened. */
+  /** Number of connections that clients have opened. */
   readonly connections: number;
   close(): Promise<void>;
 }
@@ -146,7 +145,7 @@ function parseBody(text: string): Record<string, unknown> {
   }
 }
 
-// --- what a model says -------------------------------------------------------------------------------------------
+// --- events of a model -------------------------------------------------------------------------------------------
 
 export const created = (id = "resp"): object => ({
   type: "response.created",
@@ -197,7 +196,7 @@ export const failed = (code: string, text: string): object => ({
   response: { id: "resp", error: { code, message: text } },
 });
 
-/** A whole answer: created, the given events, completed. */
+/** Returns a complete response: created, the given events, completed. */
 export const answer = (...events: object[]): MockAnswer => ({
   type: "sse",
   events: [created(), ...events, completed()],
@@ -205,7 +204,7 @@ export const answer = (...events: object[]): MockAnswer => ({
 
 export const says = (text: string): MockAnswer => answer(message(text));
 
-/** The worker's report for its own item. */
+/** Returns the report of a row agent for its item. */
 export function report(request: MockRequest, result?: unknown, extra: Record<string, unknown> = {}): MockAnswer {
   const { jobId, itemId } = request.item ?? { jobId: "", itemId: "" };
   return answer(
@@ -218,7 +217,7 @@ export function report(request: MockRequest, result?: unknown, extra: Record<str
   );
 }
 
-// --- what a request holds ----------------------------------------------------------------------------------------
+// --- contents of a request ---------------------------------------------------------------------------------------
 
 export function inputItems(body: Record<string, unknown>): Record<string, unknown>[] {
   return Array.isArray(body.input) ? body.input : [];
@@ -248,7 +247,7 @@ export function toolOutputs(body: Record<string, unknown>): string[] {
     .map((item) => String(item.output));
 }
 
-/** Reads the job and the item a worker was given, by the same lines the original's test server looks for. */
+/** Returns the job and the item of a row agent, from the same lines that the test server of Codex reads. */
 function itemOf(body: Record<string, unknown>): MockRequest["item"] {
   const texts = [...inputTexts(body), ...messageTexts(body)];
   if (typeof body.instructions === "string") texts.push(body.instructions);

@@ -7,8 +7,8 @@ import { runCli } from "./run-cli.ts";
 import { PROCWIRE } from "./serve.ts";
 import { OwnServerPlace } from "./user-server.ts";
 
-/** All programs that a remote host needs: no Node and no procwire are among them. */
-const FAR_PROGRAMS = [
+/** All programs that a remote host needs, which exclude Node and procwire. */
+const REMOTE_PROGRAMS = [
   "sh",
   "tar",
   "mkdir",
@@ -29,26 +29,26 @@ const FAR_PROGRAMS = [
  */
 export class BareHost extends OwnServerPlace {
   readonly home = join(this.folder, "home");
-  /** The directory on its PATH. */
+  /** The only directory on the PATH of the host. */
   readonly programs = join(this.folder, "far-bin");
   readonly #bin = join(this.folder, "bin");
 
   constructor(platform?: string) {
     super();
     const remoteBin = this.programs;
-    for (const folder of [this.home, this.#bin, remoteBin]) mkdirSync(folder);
-    for (const name of FAR_PROGRAMS) {
-      const [found = ""] = ["/bin", "/usr/bin"].map((folder) => join(folder, name)).filter(existsSync);
+    for (const path of [this.home, this.#bin, remoteBin]) mkdirSync(path);
+    for (const name of REMOTE_PROGRAMS) {
+      const [found = ""] = ["/bin", "/usr/bin"].map((directory) => join(directory, name)).filter(existsSync);
       if (name !== "uname" || platform === undefined) symlinkSync(found, join(remoteBin, name));
       else writeFileSync(join(remoteBin, name), `#!/bin/sh\necho ${platform}\n`, { mode: 0o755 });
     }
     const environment = `HOME='${this.home}' PATH='${remoteBin}' PROCWIRE_RUNTIME_DIR='${this.directory}'`;
-    // Its last word is the command, as a login shell gets it; docker's is a script.
+    // The last argument of ssh is the command for a login shell; that of docker is a script.
     const run = (shell: string) =>
       `#!/bin/sh\nfor word; do :; done\nexec env -i ${environment} /bin/sh -c "${shell}"\n`;
     writeFileSync(join(this.#bin, "ssh"), run("$word"), { mode: 0o755 });
     writeFileSync(join(this.#bin, "docker"), run("$word"), { mode: 0o755 });
-    // The arguments after `--` are a command of the pod, where its home's procwire is on the PATH.
+    // The arguments after `--` are a command in the pod, with the procwire of the pod's home on the PATH.
     writeFileSync(
       join(this.#bin, "kubectl"),
       `#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift\nexec env -i ${environment} PATH='${this.home}/.local/share/procwire/bin:${remoteBin}' "$@"\n`,
@@ -68,7 +68,7 @@ export class BareHost extends OwnServerPlace {
     });
   }
 
-  /** Connects at a terminal, where a user answers the question. Returns the whole terminal output. */
+  /** Connects on a terminal and types the answer to the prompt. Returns the whole terminal output. */
   async answer(word: string): Promise<string> {
     await using backend = createLocalBackend();
     const words = ["run", "--connect", "ssh://bare", "--install", "--", "sh", "-c", "echo $HOME; exit 7"];
@@ -87,7 +87,7 @@ export class BareHost extends OwnServerPlace {
 
   /** Lists the entries of `~/.local/share`; empty if the directory is missing. */
   installed(): string[] {
-    const folder = join(this.home, ".local", "share");
-    return existsSync(folder) ? readdirSync(folder) : [];
+    const share = join(this.home, ".local", "share");
+    return existsSync(share) ? readdirSync(share) : [];
   }
 }

@@ -1,10 +1,10 @@
 /**
- * A WebSocket echo over the path the server uses: the addon's sockets and frames, or Node's. Also a program, so that an
- * outside suite can be pointed at it:
+ * A WebSocket echo server that uses the same code as the procwire server: the sockets and frames of the addon, or those
+ * of Node. Also a program, so that an external suite can test it:
  *
  *   node test/support/servers/echo-server.ts [--node] [--port 9001] [--max-message-bytes N]
  *
- * A text that is a whole `process/write` request is not echoed: the addon takes it for one.
+ * It does not echo a text that is a complete `process/write` request, because the addon handles that request.
  */
 
 import { parseArgs } from "node:util";

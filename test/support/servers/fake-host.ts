@@ -106,7 +106,7 @@ export class FakeProcess implements HostProcess {
     return this.log.readWaiting(params);
   }
 
-  /** By default, every write of a test is ordered input. */
+  /** By default, a write of a test is ordered input. */
   directInput: object | null = null;
   hasOrphans = false;
   readonly inputBytes = 0;
@@ -124,16 +124,16 @@ export class FakeProcess implements HostProcess {
     return { processes: [], omitted: 0 };
   }
 
-  /** Ranges of past output whose terminal queries the responder had to answer. */
+  /** Ranges of earlier output to whose terminal queries the responder had to reply. */
   readonly answered: { afterSeq: number; throughSeq: number }[] = [];
 
-  setTerminalResponder(answers: boolean, asked?: { afterSeq: number }): void {
+  setTerminalResponder(answers: boolean, range?: { afterSeq: number }): void {
     this.answersQueries = answers;
-    if (asked) this.answered.push({ ...asked, throughSeq: this.log.nextSeq - 1 });
+    if (range) this.answered.push({ ...range, throughSeq: this.log.nextSeq - 1 });
   }
 
-  answerQueriesIn(asked: { afterSeq: number; throughSeq: number }): void {
-    this.answered.push(asked);
+  answerQueriesIn(range: { afterSeq: number; throughSeq: number }): void {
+    this.answered.push(range);
   }
 
   write(bytes: Uint8Array): Promise<WriteOutcome> {

@@ -9,7 +9,7 @@ import { childrenOf, PROCWIRE } from "./serve.ts";
 import { OwnServerPlace } from "./user-server.ts";
 
 const SSHD = "/usr/sbin/sshd";
-/** Why no sshd can run here; false if it can. */
+/** Why no sshd can run on this host, or false. */
 export const SKIP_WITHOUT_SSHD = skipUnless(
   isProgram(SSHD),
   "there is no sshd; `npm run setup:debian` installs openssh-server",
@@ -25,11 +25,11 @@ function isProgram(path: string): boolean {
 }
 
 export interface RemoteHostOptions {
-  /** No procwire on its PATH, and a temporary home. */
+  /** Uses a temporary home and a PATH without procwire. */
   isBare?: boolean;
-  /** For a bare host: the directory that comes first on its PATH. */
+  /** First directory on the PATH of a bare host. */
   programs?: string;
-  /** A program that runs every command, which it finds in SSH_ORIGINAL_COMMAND. */
+  /** Program that runs every command; it finds the command in SSH_ORIGINAL_COMMAND. */
   under?: string;
 }
 
@@ -101,13 +101,13 @@ export class LoopbackSshd {
     return `${join(this.place.folder, "bin")}:${process.env.PATH}`;
   }
 
-  /** Every ssh that was run, the last one last. */
+  /** Returns the pids of all started ssh programs, the newest last. */
   clients(): number[] {
     const text = readFileSync(this.#pids, "utf8").trim();
     return text === "" ? [] : text.split("\n").map(Number);
   }
 
-  /** The daemon's own process of each connection. */
+  /** Returns the pids of the daemon's processes, one per connection. */
   sessions(): number[] {
     return childrenOf(this.#daemon.pid ?? 0);
   }

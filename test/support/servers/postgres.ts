@@ -9,14 +9,14 @@ import { until } from "../system/until.ts";
 export interface TestPostgres {
   /** Creates an empty database and resolves with its URL. */
   createDatabase(): Promise<string>;
-  /** Ends the server at once, as a crash does. */
+  /** Ends the server immediately, like a crash. */
   stop(): Promise<void>;
-  /** Starts it again on the same port with the same data. */
+  /** Restarts the server on the same port with the same data. */
   start(): Promise<void>;
   close(): Promise<void>;
 }
 
-/** Why a real Postgres, or what delivers rows on it, cannot be used here; null when it can. */
+/** Returns why Postgres or pg-boss cannot be used on this host, or null. */
 export async function postgresMissing(): Promise<string | null> {
   try {
     await import("pg-boss");
@@ -34,8 +34,8 @@ export async function postgresMissing(): Promise<string | null> {
 export async function startPostgres(given: { tls?: { cert: string; key: string } } = {}): Promise<TestPostgres> {
   const binaries = await findBinaries();
   if (!binaries) throw new Error("no postgres for this platform");
-  const folder = await mkdtemp(path.join(tmpdir(), "procwire-pg-"));
-  const data = path.join(folder, "data");
+  const directory = await mkdtemp(path.join(tmpdir(), "procwire-pg-"));
+  const data = path.join(directory, "data");
   const initdb = [binaries.initdb, "-D", data, "--auth=trust", "-U", "postgres", "--locale=C", "--encoding=UTF8"];
   const made = spawnSync(...asUser([...initdb, "--no-sync"]));
   if (made.status !== 0) throw new Error(`initdb failed: ${made.stderr}`);
@@ -100,7 +100,7 @@ export async function startPostgres(given: { tls?: { cert: string; key: string }
     async close() {
       running.server.kill("SIGINT");
       await running.exited;
-      await rm(folder, { recursive: true, force: true, maxRetries: 10 });
+      await rm(directory, { recursive: true, force: true, maxRetries: 10 });
     },
   };
 }
@@ -115,7 +115,7 @@ async function findBinaries(): Promise<{ initdb: string; postgres: string } | nu
   }
 }
 
-/** Postgres refuses to run as root. A user namespace that maps root to another user is enough for it. */
+/** Postgres refuses to run as root. It runs in a user namespace that maps root to another user. */
 function asUser(command: string[]): [string, string[], { encoding: "utf8" }] {
   const words =
     process.getuid?.() === 0 ? ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--", ...command] : command;

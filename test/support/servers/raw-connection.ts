@@ -1,6 +1,6 @@
 /**
- * A client that speaks raw JSON text: it sends what it is given, keeps every message in order, and lets
- * a test wait for the one it needs. The same over every transport.
+ * A client that speaks raw JSON text over any transport. It sends texts unchanged, stores every message in order, and
+ * lets a test wait for a message.
  */
 
 import assert from "node:assert/strict";
@@ -23,22 +23,21 @@ export interface WireMessage {
   error?: WireError;
 }
 
-/** How text gets to a server and back. */
+/** A transport for the text of messages. */
 export interface Wire {
   send(text: string): void;
   /** Called once, before anything else. */
   open(onText: (text: string) => void, onEnd: (code: number | null) => void): void;
-  /** Closes the connection as properly as the transport can. */
+  /** Closes the connection with the close handshake of the transport, if it has one. */
   close(): void;
-  /** Ends it without a close. */
+  /** Cuts the connection without a close handshake. */
   cut(): void;
-  /** Stops and resumes taking what the server sends. */
+  /** Stops and resumes reading from the server. */
   pause(): void;
   resume(): void;
 }
 
-/** Longest wait for anything a test needs: far beyond what a loaded machine takes, and no test asserts it. */
-
+/** A client whose messages a test sees unparsed and in order. */
 export class WireClient implements AsyncDisposable {
   readonly messages: WireMessage[] = [];
   readonly texts: string[] = [];
@@ -78,7 +77,7 @@ export class WireClient implements AsyncDisposable {
     this.raw(JSON.stringify({ method, params }));
   }
 
-  /** Sends a request without waiting; the returned promise is its answer, an error included. */
+  /** Sends a request. Resolves to its response, which may be an error. */
   request(method: string, params?: unknown): Promise<WireMessage> {
     const id = this.#nextId++;
     this.raw(JSON.stringify({ id, method, params }));
@@ -89,14 +88,14 @@ export class WireClient implements AsyncDisposable {
     return this.waitFor(`the answer to ${id}`, (message) => message.method === undefined && message.id === id);
   }
 
-  /** A request that must succeed. */
+  /** Sends a request that must succeed. Resolves to its result. */
   async call(method: string, params?: unknown): Promise<Record<string, unknown>> {
     const { result, error } = await this.request(method, params);
     assert.ok(result, `${method} failed: ${JSON.stringify(error)}`);
     return result;
   }
 
-  /** A request that must fail. */
+  /** Sends a request that must fail. Resolves to its error. */
   async refused(method: string, params?: unknown): Promise<WireError> {
     const { result, error } = await this.request(method, params);
     assert.ok(error, `${method} succeeded: ${JSON.stringify(result)}`);
@@ -134,7 +133,7 @@ export class WireClient implements AsyncDisposable {
       if (this.#ended) assert.fail(`the connection ended while waiting for ${what}; last: ${this.#lastText()}`);
       const left = deadline - Date.now();
       if (left <= 0) assert.fail(`waited ${PATIENCE_MS} ms for ${what}; last: ${this.#lastText()}`);
-      // A condition of the test itself may become true without a message.
+      // The condition may also depend on state outside of this connection.
       await this.#change(Math.min(left, 20));
     }
   }
@@ -168,12 +167,12 @@ export class WireClient implements AsyncDisposable {
     return whole;
   }
 
-  /** Waits until a process has written this. */
+  /** Waits until the output of a process contains this text. */
   async outputContains(processId: string, text: string): Promise<void> {
     await this.until(`\`${text}\` from ${processId}`, () => this.output(processId).includes(text));
   }
 
-  /** Waits for the last event of a process; returns its output and how it ended. */
+  /** Waits for the last event of a process. Returns its output and its exit status. */
   async finished(processId: string): Promise<{ output: string; exitCode: unknown; exited: Record<string, unknown> }> {
     await this.notification("process/closed", processId);
     const exited = (await this.notification("process/exited", processId)).params ?? {};
@@ -195,7 +194,7 @@ export class WireClient implements AsyncDisposable {
     return this.#ended;
   }
 
-  /** A round trip: everything sent before it has been processed. */
+  /** Makes a round trip, after which the server has processed all earlier messages. */
   async settled(): Promise<void> {
     await this.request("environment/status");
   }
@@ -275,7 +274,7 @@ function parseWire(text: string): WireMessage {
   );
 }
 
-/** Joined in memory: the server's end is handed to `accept`. */
+/** Creates an in-memory connection; `accept` receives the server's end. */
 export function memoryWire(accept: (connection: Connection) => unknown): Wire {
   const [ours, theirs] = memoryConnectionPair();
   accept(theirs);
@@ -294,7 +293,7 @@ export function memoryWire(accept: (connection: Connection) => unknown): Wire {
   };
 }
 
-/** The text of a message that a connection has parsed already. */
+/** Returns the JSON text of a message that a connection has already parsed. */
 function textOf(message: Message): string {
   switch (message.type) {
     case "request":
@@ -308,13 +307,13 @@ function textOf(message: Message): string {
   }
 }
 
-/** A long chunk is bytes once its message is parsed. */
+/** Encodes a chunk that the parser decoded to bytes. */
 function inText(value: unknown): unknown {
   if (typeof value !== "object" || value === null || !("chunk" in value)) return value;
   return value.chunk instanceof Uint8Array ? { ...value, chunk: encodeBase64(value.chunk) } : value;
 }
 
-/** `ws://127.0.0.1:1`, or `unix:///path`. */
+/** Opens a WebSocket to `ws://HOST:PORT` or `unix:///PATH`. */
 export async function webSocketWire(url: string, headers: Record<string, string> = {}): Promise<Wire> {
   const target = url.startsWith("unix://") ? `ws+unix://${url.slice("unix://".length)}:/` : url;
   const socket = new WebSocket(target, { headers, maxPayload: 0, perMessageDeflate: false });
@@ -342,7 +341,7 @@ export async function webSocketWire(url: string, headers: Record<string, string>
   };
 }
 
-/** Lines over a pair of streams, such as a child's stdout and stdin. */
+/** Creates a connection with one message per line over two streams, such as the stdout and stdin of a child. */
 export function lineWire(
   output: NodeJS.ReadableStream,
   input: NodeJS.WritableStream,
@@ -367,7 +366,7 @@ export function lineWire(
   };
 }
 
-/** A TCP connection over which a test sends HTTP or garbage by hand. */
+/** Opens a TCP connection over which a test sends raw bytes. */
 export async function rawTcp(url: string): Promise<{ socket: Socket; received: () => string; closed: Promise<void> }> {
   const { port, hostname } = new URL(url);
   const socket = connectTcp(Number(port), hostname);

@@ -9,7 +9,7 @@ export interface CliRun {
   /** The output so far. */
   readonly stdout: string;
   readonly stderr: string;
-  /** Resolves when it has ended and its output is complete; kills it when that takes too long. */
+  /** Resolves when the program has exited and its output is complete. A program that takes too long is killed. */
   ended: Promise<CliEnd>;
 }
 
@@ -21,18 +21,18 @@ export interface CliEnd {
 }
 
 /** Longer than any run takes on a busy machine; a longer run hangs. */
-const STUCK_MS = 300_000;
+const DEFAULT_TIMEOUT_MS = 300_000;
 
-/** Starts the program as a user would, in an environment with only the variables that are needed to run it. */
+/** Starts the CLI in an environment with only the variables that it needs. */
 export function startCli(
   args: readonly string[],
   options: {
     cwd: string;
     env?: Record<string, string>;
     stdin?: string;
-    /** Words of a command that becomes it. */
+    /** Arguments that precede the command, such as those of `nsenter`. */
     under?: readonly string[];
-    /** How long it may take; for what an emulator runs. */
+    /** Timeout in milliseconds, for programs in an emulator. Default: `DEFAULT_TIMEOUT_MS`. */
     stuckMs?: number;
   },
 ): CliRun {
@@ -56,7 +56,7 @@ export function startCli(
     stderr += chunk;
   });
   if (options.stdin !== undefined) child.stdin?.end(options.stdin);
-  const stuck = setTimeout(() => child.kill("SIGKILL"), options.stuckMs ?? STUCK_MS);
+  const stuck = setTimeout(() => child.kill("SIGKILL"), options.stuckMs ?? DEFAULT_TIMEOUT_MS);
   const ended = new Promise<CliEnd>((resolve, reject) => {
     child.on("error", reject);
     child.on("close", (code, signal) => {

@@ -1,4 +1,4 @@
-/** Reads command lines as JSON, runs each with what it prints caught, and prints all the outcomes as JSON. */
+/** Reads command lines as JSON, runs each of them and captures its output, and prints all results as JSON. */
 
 import { readFileSync } from "node:fs";
 import { main } from "../../../src/cli/main.ts";

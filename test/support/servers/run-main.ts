@@ -5,8 +5,8 @@ const COMPILE_CACHE = path.join(import.meta.dirname, "../system/compile-cache.mj
 const ENTRY = path.join(import.meta.dirname, "run-main-entry.ts");
 
 /**
- * Runs many command lines in one other process. Meant for commands that exit before any work, whose whole time is the
- * start of a program.
+ * Runs many command lines in one child process. Meant for commands that exit at once, because one process start per
+ * command would dominate their time.
  */
 export async function runMain(
   commandLines: readonly (readonly string[])[],

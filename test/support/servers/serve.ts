@@ -1,4 +1,4 @@
-/** `procwire serve` as a user starts it: a child program, whose URL is read from the documented place. */
+/** `procwire serve` as a child process, like a user starts it. The URL is read from stdout. */
 
 import assert from "node:assert/strict";
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
@@ -64,12 +64,12 @@ export class ServeChild implements AsyncDisposable {
     return this;
   }
 
-  /** A new connection to a server that listens. */
+  /** Opens a new connection to the listening server. */
   async connect(headers: Record<string, string> = {}): Promise<WireClient> {
     return new WireClient(await webSocketWire(this.url, headers));
   }
 
-  /** The connection of a server on stdio. */
+  /** Returns the connection of a server on stdio. */
   overStdio(): WireClient {
     const { stdin, stdout } = this.child;
     assert.ok(stdin && stdout);
@@ -90,12 +90,12 @@ export class ServeChild implements AsyncDisposable {
     return below === undefined ? pid : (childrenOf(below)[0] ?? below);
   }
 
-  /** The watchdog that is the server's parent; the other one is this child itself. */
+  /** Returns the pid of the watchdog that is the server's parent. The other watchdog is this child itself. */
   lowerWatchdogPid(): number {
     return Number(/^PPid:\s+(\d+)/m.exec(readFileSync(`/proc/${this.serverPid()}/status`, "utf8"))?.[1]);
   }
 
-  /** Asks it to stop and waits until it has. */
+  /** Sends the signal and waits for the exit. */
   async stop(signal: NodeJS.Signals = "SIGTERM"): Promise<Exit> {
     if (this.child.exitCode === null && this.child.signalCode === null) this.child.kill(signal);
     return this.exited;
@@ -118,7 +118,7 @@ export function scratchDirectory(): { path: string } & Disposable {
   return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true, maxRetries: 10 }) };
 }
 
-/** A named pipe. */
+/** Creates a named pipe. */
 export function makePipe(path: string): void {
   execFileSync("sh", ["-c", 'mkfifo "$1"', "sh", path]);
 }
@@ -128,7 +128,7 @@ export function childrenOf(pid: number): number[] {
   return text === "" ? [] : text.split(" ").map(Number);
 }
 
-/** Memory a process has in use right now. */
+/** Returns the resident set of a process in bytes. */
 export function residentBytes(pid: number): number {
   const kilobytes = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1];
   return Number(kilobytes) * 1024;
@@ -149,7 +149,7 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-/** Processor time a process has used so far, in the system's ticks of ten milliseconds. */
+/** Returns the processor time of a process in clock ticks of ten milliseconds. */
 export function cpuTicks(pid: number): number {
   const fields = readFileSync(`/proc/${pid}/stat`, "utf8")
     .replace(/^.*\) /, "")
@@ -157,13 +157,13 @@ export function cpuTicks(pid: number): number {
   return Number(fields[11]) + Number(fields[12]);
 }
 
-/** Returns the pids of all other processes that have `mark` in their environment. */
-export function withEnvironment(mark: string): number[] {
+/** Returns the pids of all other processes that have `variable` in their environment. */
+export function withEnvironment(variable: string): number[] {
   return readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
     .filter((name) => {
       try {
-        return readFileSync(`/proc/${name}/environ`, "latin1").includes(mark);
+        return readFileSync(`/proc/${name}/environ`, "latin1").includes(variable);
       } catch {
         return false;
       }

@@ -12,7 +12,7 @@ export type SocketKind = "the addon's sockets" | "Node's sockets";
 
 export const SOCKET_KINDS: readonly SocketKind[] = ["the addon's sockets", "Node's sockets"];
 
-/** Why a kind cannot be tested here; false when it can. */
+/** Returns why a kind cannot be tested on this host, or false. */
 export function missing(kind: SocketKind): string | false {
   const addon = loadAddon();
   if (kind === "Node's sockets" || addon.type === "loaded") return false;
@@ -26,7 +26,7 @@ export interface SocketServer {
   close(): Promise<void>;
 }
 
-/** A server of this machine in this program, on sockets of that kind. */
+/** Starts a server in this process, on sockets of that kind. */
 export async function serveOn(
   kind: SocketKind,
   transport: Parameters<typeof listen>[1] = LOOPBACK,

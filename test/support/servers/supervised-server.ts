@@ -17,7 +17,7 @@ const WATCHDOG = nativeFileCandidates("watchdog").next().value ?? "";
 /** Why tests of the supervisor are skipped; false when they are not. */
 export const NO_SUPERVISOR: string | false = SUPERVISOR ? false : "THE SUPERVISOR IS NOT TESTED: it was not built";
 
-/** Quick, so that a test of many losses is short; the whole time is what users have. */
+/** Short delays, so that a test with many lost connections is fast. The reconnect deadline is the default. */
 const RECONNECT = { firstDelayMs: 5, maxDelayMs: 50 };
 
 export class SupervisedServer implements AsyncDisposable {
@@ -27,7 +27,7 @@ export class SupervisedServer implements AsyncDisposable {
     this.serve = serve;
   }
 
-  /** A build that does not give up after five deaths, as the shipped one does. */
+  /** Starts a server whose supervisor does not give up after five crashes, unlike the default. */
   static async start(...args: string[]): Promise<SupervisedServer> {
     return SupervisedServer.below(SUPERVISOR, ...args);
   }
@@ -70,7 +70,7 @@ export class SupervisedServer implements AsyncDisposable {
     return [upper, childrenOf(upper).find((pid) => childrenOf(pid).length > 0) ?? 0];
   }
 
-  /** Below both watchdogs. */
+  /** Pid of the supervisor, which runs below both watchdogs. */
   get supervisorPid(): number {
     return childrenOf(this.watchdogPids[1])[0] ?? 0;
   }
@@ -107,8 +107,8 @@ function layout() {
 }
 
 /**
- * The memory that the supervisor and the server share for a persistent process. Tests use it to create a state that a
- * kill leaves only at a rare moment.
+ * The state segment of a persistent process. Tests change it to create a state that a kill leaves only at a rare
+ * moment.
  */
 export class StateSegment implements Disposable {
   readonly #fd: number;
@@ -118,7 +118,7 @@ export class StateSegment implements Disposable {
   }
 
   /**
-   * The server answers a start when the memory is on its way to the supervisor, which may receive it a moment later.
+   * Waits for the segment, because the supervisor may receive it shortly after the server responds to the start.
    */
   static async of(supervisorPid: number, pid: number | null): Promise<StateSegment> {
     let found: StateSegment | null = null;
@@ -138,13 +138,13 @@ export class StateSegment implements Disposable {
     return null;
   }
 
-  /** Returns the descriptors of all shared memory that a supervisor has. */
+  /** Returns the descriptors of all state segments that a supervisor holds. */
   static filesOf(supervisorPid: number): string[] {
-    const folder = `/proc/${supervisorPid}/fd`;
-    return readdirSync(folder).filter((fd) => nameOf(`${folder}/${fd}`).includes("memfd:procwire-state"));
+    const directory = `/proc/${supervisorPid}/fd`;
+    return readdirSync(directory).filter((fd) => nameOf(`${directory}/${fd}`).includes("memfd:procwire-state"));
   }
 
-  /** Set while output is read that is not recorded yet. */
+  /** 1 while the server reads output that it has not committed yet. */
   get intent(): number {
     return this.#number(layout().readInProgressAt);
   }
@@ -153,7 +153,7 @@ export class StateSegment implements Disposable {
     this.#put(layout().readInProgressAt, value);
   }
 
-  /** The number that the exit is about to get. */
+  /** Sequence number that the server reserved for the exit. */
   set exitSeq(value: number) {
     this.#put(layout().exitSeqAt, value);
   }
@@ -162,7 +162,7 @@ export class StateSegment implements Disposable {
     this.#put(layout().versionAt, value);
   }
 
-  /** As if the server had been killed after the last write was taken and before its id was remembered. */
+  /** Creates the state after a kill between the acceptance of the last write and the storage of its write id. */
   forgetLastWriteId(): void {
     const { idCountAt, idsAt, writeIds, writeIdBytes, writeIdAt } = layout();
     const last = this.#number(idCountAt) - 1;

@@ -3,13 +3,13 @@ import { join } from "node:path";
 import { until } from "../system/until.ts";
 import { PROCWIRE, scratchDirectory } from "./serve.ts";
 
-/** A runtime directory of a test's own; the server that was started there on demand is ended with it. */
+/** A temporary runtime directory. Disposal ends the per-user server that was started in it. */
 export class OwnServerPlace implements AsyncDisposable {
   readonly #scratch = scratchDirectory();
   readonly directory = join(this.#scratch.path, "runtime");
   readonly folder = this.#scratch.path;
 
-  /** An `exec:` URL that leads to it; `before` is shell code. */
+  /** Returns an `exec:` URL of that server; `before` is shell code. */
   url(before = ""): string {
     return `exec:${before} PROCWIRE_RUNTIME_DIR='${this.directory}' exec '${PROCWIRE}' connect`;
   }
@@ -18,11 +18,11 @@ export class OwnServerPlace implements AsyncDisposable {
     return readFileSync(join(this.directory, "server.log"), "utf8");
   }
 
-  /** Watchdogs and all: every program whose command line names the directory's socket. */
+  /** Returns the pids of the server, its supervisor and its watchdogs: all command lines that name its socket. */
   serverPids(): number[] {
-    const mark = `unix://${join(this.directory, "server.sock")}`;
+    const socketUrl = `unix://${join(this.directory, "server.sock")}`;
     return readdirSync("/proc")
-      .filter((name) => /^\d+$/.test(name) && commandLine(name).includes(mark))
+      .filter((name) => /^\d+$/.test(name) && commandLine(name).includes(socketUrl))
       .map(Number);
   }
 
@@ -45,6 +45,6 @@ function end(pid: number): void {
   try {
     process.kill(pid, "SIGTERM");
   } catch {
-    // Its watchdog was quicker.
+    // The watchdog has already ended it.
   }
 }

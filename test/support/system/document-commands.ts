@@ -9,7 +9,7 @@ import { PROCWIRE, scratchDirectory } from "../servers/serve.ts";
 
 const ROOT = join(import.meta.dirname, "../../..");
 
-/** Returns the commands of the block after `<!-- run by: TEST -->` that contains `part`, each as a user types it. */
+/** Returns the commands of the block after `<!-- run by: TEST -->` that contains `part`, one per entry. */
 export function documentedCommands(document: string, part: string): string[] {
   const text = readFileSync(join(ROOT, document), "utf8");
   const blocks = [...text.matchAll(/^<!-- run by: [^\n]* -->\n+^```sh\n([\s\S]*?)^```$/gm)].map(
@@ -24,7 +24,7 @@ export function documentedCommands(document: string, part: string): string[] {
     .filter((line) => line !== "");
 }
 
-/** A user's terminal, on which tests type the commands of a document unchanged. */
+/** A terminal on which tests type the commands of a document unchanged. */
 export class DocumentTerminal implements AsyncDisposable {
   readonly #scratch = scratchDirectory();
   readonly #backend = createLocalBackend();

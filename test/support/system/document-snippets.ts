@@ -17,7 +17,7 @@ const ENTRIES: Readonly<Record<string, string>> = {
 
 export interface Snippet {
   code: string;
-  /** Null if the document does not state it. */
+  /** Documented output; null if the document does not state it. */
   prints: string | null;
 }
 
@@ -29,9 +29,9 @@ export function snippetsOf(document: string): Snippet[] {
 }
 
 export interface SnippetOptions {
-  /** In place of the URL the document has. */
+  /** Replaces the URL in the document. */
   url?: string;
-  /** Where packages are found. */
+  /** Directory that contains the packages. */
   modules?: string;
   env?: Record<string, string>;
   files?: Record<string, string>;
@@ -39,18 +39,18 @@ export interface SnippetOptions {
 
 /** Runs a program unchanged, with this working copy as the package. Returns its output. */
 export function runSnippet(code: string, options: SnippetOptions = {}): string {
-  const folder = mkdtempSync(join(tmpdir(), "procwire-snippet-"));
+  const directory = mkdtempSync(join(tmpdir(), "procwire-snippet-"));
   try {
-    symlinkSync(options.modules ?? join(ROOT, "node_modules"), join(folder, "node_modules"));
-    for (const [name, text] of Object.entries(options.files ?? {})) writeFileSync(join(folder, name), text);
+    symlinkSync(options.modules ?? join(ROOT, "node_modules"), join(directory, "node_modules"));
+    for (const [name, text] of Object.entries(options.files ?? {})) writeFileSync(join(directory, name), text);
     const program = code
       .replace(/from "(procwire(?:\/\w+)?)"/g, (_, name: string) => `from "file://${join(ROOT, entryOf(name))}"`)
       .replaceAll("ws://127.0.0.1:7070", options.url ?? "ws://127.0.0.1:7070");
-    writeFileSync(join(folder, "program.ts"), program);
-    writeFileSync(join(folder, "package.json"), '{ "type": "module" }');
+    writeFileSync(join(directory, "program.ts"), program);
+    writeFileSync(join(directory, "package.json"), '{ "type": "module" }');
     const path = [join(ROOT, "bin"), process.env.PATH].join(delimiter);
     const { status, stdout, stderr } = spawnSync(process.execPath, ["program.ts"], {
-      cwd: folder,
+      cwd: directory,
       env: { ...process.env, PATH: path, ...options.env },
       encoding: "utf8",
       timeout: 600_000,
@@ -58,7 +58,7 @@ export function runSnippet(code: string, options: SnippetOptions = {}): string {
     assert.equal(status, 0, `${stdout}${stderr}`);
     return stdout;
   } finally {
-    rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
+    rmSync(directory, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { skipUnless } from "./skip-unless.ts";
 
 export const QEMU = "/usr/bin/qemu-aarch64-static";
-/** Where qemu finds the C library of an arm64 program. */
+/** Directory in which qemu finds the C library of an arm64 program. */
 export const ARM64_LIBRARIES = "/usr/aarch64-linux-gnu";
 
 export const SKIP_WITHOUT_QEMU = skipUnless(
@@ -11,19 +11,19 @@ export const SKIP_WITHOUT_QEMU = skipUnless(
   "ARM64 IS NOT TESTED: qemu or its libraries are missing; `npm run setup:debian` brings them",
 );
 
-/** How the kernel recognizes an arm64 program: by its first bytes, and a mask of the bits that count. */
+/** First bytes of an arm64 program, and the mask of the significant bits, for the kernel's binfmt_misc. */
 const ARM64_ELF = String.raw`\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00`;
 const COUNTS = String.raw`\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff`;
 
 /**
- * Programs of a host that looks like an arm64 host to every program on it: the kernel runs each arm64 program in qemu,
- * and `uname` reports arm64. It does so in a separate namespace, so that nothing on this machine changes.
+ * An emulated arm64 host: the kernel runs each arm64 program in qemu, and `uname` reports arm64. A separate namespace
+ * limits this to the programs of the test.
  */
-export function makeArm64Host(folder: string): { programs: string; under: string } {
-  const programs = join(folder, "arm64-programs");
+export function makeArm64Host(directory: string): { programs: string; under: string } {
+  const programs = join(directory, "arm64-programs");
   mkdirSync(programs);
   writeFileSync(join(programs, "uname"), "#!/bin/sh\necho Linux aarch64\n", { mode: 0o755 });
-  const under = join(folder, "arm64-host");
+  const under = join(directory, "arm64-host");
   const script = `#!/bin/sh
 [ "$1" = inside ] || exec unshare --user --map-root-user --mount "$0" inside
 mount -t binfmt_misc none /proc/sys/fs/binfmt_misc || exit 126

@@ -7,11 +7,11 @@ import type { ServeChild } from "../servers/serve.ts";
 import { processorSeconds } from "./process-stats.ts";
 import { until } from "./until.ts";
 
-/** Share of one processor: an idle server uses less, a spinning server uses all of it. */
+/** Share of one processor. An idle server uses less; a server in a busy loop uses a whole processor. */
 const SPINNING_SHARE = 0.5;
 
-/** Connects, runs a program with pipes, one in a terminal and one with much output, writes and reads a file, and leaves. */
-export async function useEverything(server: ServeChild, leave?: AbortSignal, folder = tmpdir()): Promise<void> {
+/** Connects, runs processes with pipes, a terminal and bulk output, writes and reads a file, and disconnects. */
+export async function useEverything(server: ServeChild, leave?: AbortSignal, directory = tmpdir()): Promise<void> {
   const client = await raced(server.connect(), leave);
   try {
     await raced(client.handshake(), leave);
@@ -29,7 +29,7 @@ export async function useEverything(server: ServeChild, leave?: AbortSignal, fol
       await client.finished("flood");
       assert.equal(client.output("flood").length, 300_000);
       await client.call("fs/readFile", { path: "file:///etc/hostname" });
-      const path = `file://${folder}/procwire-used-${process.pid}`;
+      const path = `file://${directory}/procwire-used-${process.pid}`;
       await client.call("fs/writeFile", { path, dataBase64: "aGVsbG8=" });
       await client.call("fs/remove", { path });
     };
@@ -42,7 +42,7 @@ export async function useEverything(server: ServeChild, leave?: AbortSignal, fol
 
 function raced<T>(promise: Promise<T>, leave: AbortSignal | undefined): Promise<T> {
   if (!leave) return promise;
-  // After the client has left, how the process ends does not matter.
+  // The exit status does not matter after the client has disconnected.
   promise.catch(() => undefined);
   return new Promise((resolve, reject) => {
     const onAbort = () => reject(new Error("left without an answer"));
@@ -55,7 +55,7 @@ function raced<T>(promise: Promise<T>, leave: AbortSignal | undefined): Promise<
 export async function isIdle(pid: number): Promise<void> {
   await until("the server rests", async () => {
     const [usedBefore, from] = [processorSeconds(pid), performance.now()];
-    // Processor use is measured over a time; this is the measuring time, not a wait for a condition.
+    // This is the measuring interval of the processor use, not a wait for a condition.
     await new Promise((resolve) => setTimeout(resolve, 100));
     return (processorSeconds(pid) - usedBefore) / ((performance.now() - from) / 1000) < SPINNING_SHARE;
   });

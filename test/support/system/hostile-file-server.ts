@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
 import { WebSocketServer } from "ws";
 
-/** A node of the tree that the server claims to have. Names are sent exactly as they are here. */
+/** A node of the tree that the server claims to have. The server sends names unchanged. */
 export type ClaimedNode =
   | { type: "file"; content: string }
   | { type: "symlink"; target: string }
@@ -19,7 +19,7 @@ export const directory = (...entries: [string, ClaimedNode][]): ClaimedNode => (
 /** Entries of one `fs/scan` page, so that a duplicate can be on the next page. */
 const PAGE_ENTRIES = 2;
 
-/** The bytes that every file of the server has, by whatever path a client reads it. */
+/** Content of every file of the server, for every path. */
 export const PLANTED = "planted by the server";
 
 /** Starts a server that claims to have `/data`, speaks the protocol and checks nothing. Returns its URL. */
@@ -72,7 +72,7 @@ function answer(method: string, path: string, after: string | undefined, root: C
 
 function scan(node: ClaimedNode, after: string | undefined): object {
   const all = node.type === "directory" ? node.entries : [];
-  // A client asks with the last name of a page; of a name that occurs twice, the first place counts.
+  // A client requests the next page with the last name of a page. The first entry of a duplicate name counts.
   const from = after === undefined ? 0 : all.findIndex(([name]) => name === after) + 1;
   const page = all.slice(from, from + PAGE_ENTRIES);
   return {
@@ -93,7 +93,7 @@ function entry(name: string, node: ClaimedNode): object {
   };
 }
 
-/** The directory at the path where the tree has one, the first of two with one name last; any other path is a file. */
+/** Returns the node at a path; the last of two entries with one name. A path without a node is a file. */
 function nodeBelow(root: ClaimedNode, path: string): ClaimedNode {
   let node = root;
   for (const wanted of path.replace(/^\/data\//, "").split("/")) {

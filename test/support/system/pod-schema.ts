@@ -1,6 +1,6 @@
 /**
  * The parts of a Kubernetes pod (core/v1) that the example uses, written after the public API reference. Members that are not
- * named here are refused, as `kubectl apply --validate=strict` refuses what the API does not have.
+ * named here are rejected, as `kubectl apply --validate=strict` rejects unknown members.
  */
 
 const strict = (properties: object, required: string[] = []) => ({
@@ -57,7 +57,7 @@ const container = (more: object) =>
           ),
         ],
       }),
-      // The name of a port has fifteen characters at most.
+      // A port name has at most fifteen characters.
       ports: list(strict({ name: { ...label, maxLength: 15 }, containerPort: port }, ["containerPort"])),
       readinessProbe: probe,
       livenessProbe: probe,
@@ -99,7 +99,7 @@ export const POD_SCHEMA = strict(
           fsGroup: id,
           seccompProfile,
         }),
-        // Only with this policy an init container may have probes.
+        // An init container may have probes only with this policy.
         initContainers: list(container({ restartPolicy: { const: "Always" } })),
         containers: list(container({})),
         volumes: list({

@@ -32,13 +32,13 @@ export function nameOf(link: string): string {
   }
 }
 
-/** Processor time used so far, in seconds. */
+/** Returns the processor time of a process in seconds. */
 export function processorSeconds(pid: number): number {
   const [utime = 0, stime = 0] = fieldsOf(pid).slice(11, 13).map(Number);
   return (utime + stime) / TICKS_PER_SECOND;
 }
 
-/** Everything below this program, at any depth; `Z` is a zombie. */
+/** Returns all descendants of a process; `Z` denotes a zombie. */
 export function descendantsOf(pid: number): { pid: number; state: string }[] {
   const found: { pid: number; state: string }[] = [];
   const parents = new Map<number, { pid: number; state: string }[]>();
@@ -50,7 +50,7 @@ export function descendantsOf(pid: number): { pid: number; state: string }[] {
       siblings.push({ pid: Number(name), state });
       parents.set(Number(parent), siblings);
     } catch {
-      // It ended meanwhile.
+      // The process exited meanwhile.
     }
   }
   const queue = [pid];
@@ -63,7 +63,7 @@ export function descendantsOf(pid: number): { pid: number; state: string }[] {
   return found;
 }
 
-/** The unit of times in /proc, which Linux has never changed. */
+/** Clock ticks per second in /proc, a constant of Linux. */
 const TICKS_PER_SECOND = 100;
 
 /** Returns the fields of /proc/PID/stat from the third on; the second, the name, may contain any character. */
@@ -105,7 +105,7 @@ function isAsleep(pid: number): boolean {
       return state !== "R" && (children === "" || children.split(" ").every((child) => isAsleep(Number(child))));
     });
   } catch {
-    // The process ended while it was read.
+    // The process exited during the read.
     return false;
   }
 }

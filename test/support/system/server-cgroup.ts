@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileS
 import { join } from "node:path";
 import { skipUnless } from "./skip-unless.ts";
 
-/** Where the version 2 hierarchy of cgroups shows the group of a process. */
+/** Returns the path of the cgroup (v2) of a process. */
 export function groupOf(pid: number | "self"): string {
   const path = /^0::(.*)$/m.exec(readFileSync(`/proc/${pid}/cgroup`, "utf8"))?.[1] ?? "";
   const mounts = readFileSync("/proc/self/mountinfo", "utf8").split("\n");
@@ -13,15 +13,15 @@ export function groupOf(pid: number | "self"): string {
   return join(mountPoint, path.slice(root === "/" ? 0 : root.length));
 }
 
-/** The names of the groups directly below. */
+/** Returns the names of the child cgroups. */
 export const groupsIn = (path: string): string[] =>
   readdirSync(path, { withFileTypes: true })
     .filter((entry) => entry.isDirectory())
     .map(({ name }) => name);
 
 /**
- * Why tests of a server's cgroup are skipped; false when they are not. Root may make one wherever the kernel can kill one;
- * an ordinary user where it was delegated.
+ * Why tests of a server's cgroup are skipped, or false. Root can create a cgroup if the kernel supports `cgroup.kill`;
+ * an ordinary user also needs a delegated cgroup.
  */
 export const NO_SERVER_CGROUP: string | false = skipUnless(
   canMakeGroups(),
@@ -40,7 +40,7 @@ function canMakeGroups(): boolean {
   }
 }
 
-/** From here on no cgroup can be made below that of this process. */
+/** Prevents the creation of cgroups below the cgroup of this process. */
 export function forbidGroupsBelow(pid: number): void {
   if (!NO_SERVER_CGROUP) writeFileSync(join(groupOf(pid), "cgroup.max.descendants"), "0");
 }

@@ -7,7 +7,7 @@ export interface User {
   uid: number;
 }
 
-/** `nobody`, as which root can run anything. */
+/** The user `nobody`, as which root can run programs. */
 const NOBODY = 65534;
 const own = process.getuid?.() ?? NOBODY;
 export const USERS: readonly User[] =

@@ -155,7 +155,7 @@ async function list(store: JobStore, { run }: Request): Promise<number> {
       const price = run.prices.priceOf(job.task.model);
       summaries.push({ job, counts: await ledger.counts(), price });
     } catch (error) {
-      // The ledger may be damaged in any part.
+      // A damaged ledger can fail at any read, so all reads are inside of the `try`.
       unreadable.push(`cannot read job ${job.id.slice(0, 8)}: ${errorMessage(error)}`);
     }
   }
