@@ -29,7 +29,10 @@ const PROGRAMS: readonly string[] = ["src/cli/procwire.ts", "src/cli/jobs-reader
 /** The programs above, and the commands that main.ts imports. */
 const bundles = [
   ...PROGRAMS,
-  ...Array.from(readFileSync("src/cli/main.ts", "utf8").matchAll(/import\("(.+)"\)/g), ([, path]) => `${path}`),
+  ...Array.from(
+    readFileSync("src/cli/main.ts", "utf8").matchAll(/import\("(\.\/commands\/.+)"\)/g),
+    ([, path]) => `${path}`,
+  ),
 ];
 
 describe("the main package", () => {
