@@ -29,6 +29,8 @@ describe("--install on an arm64 host", {
           PATH: host.path,
           npm_config_userconfig: process.env.npm_config_userconfig ?? "",
           npm_config_cache: process.env.npm_config_cache ?? "",
+          // npm needs the certificate authority of a proxy, if this host has one.
+          NODE_EXTRA_CA_CERTS: process.env.NODE_EXTRA_CA_CERTS ?? "",
         },
         stuckMs: 400_000,
       });
