@@ -50,13 +50,13 @@ const changing = (backend: ExecBackend, change: Partial<StartParams>): ExecBacke
 describe("findExposure", () => {
   test("reports a working directory within, at or above a writable root, also through links", async () => {
     await withDirectory(async (at, backend) => {
-      const [root, nested, elsewhere] = [at("a/root"), at("a/root/nested"), at("elsewhere")];
+      const [root, nested, elsewhere] = [at("a/top"), at("a/top/nested"), at("elsewhere")];
       symlinkSync(nested, join(elsewhere, "link"));
       symlinkSync(root, join(elsewhere, "root"));
       for (const workdir of [root, nested, at("a"), join(elsewhere, "link")])
         assert.deepEqual(await find(backend, [root], workdir), WORKDIR, workdir);
       assert.deepEqual(await find(backend, [join(elsewhere, "root")], nested), WORKDIR);
-      assert.deepEqual(await find(backend, [root], at("a/rooted")), NOT_EXPOSED);
+      assert.deepEqual(await find(backend, [root], at("a/topmost")), NOT_EXPOSED);
       assert.deepEqual(await find(backend, [], root), NOT_EXPOSED);
     });
   });
@@ -69,13 +69,13 @@ describe("findExposure", () => {
 
   test("reports a repository around the working directory that lies in a writable root", async () => {
     await withDirectory(async (at, backend) => {
-      const root = at("root");
-      const git = at("root/git");
+      const root = at("top");
+      const git = at("top/git");
       // A repository whose `.git` is a link, a file with an absolute and one with a relative path.
       symlinkSync(git, join(at("linked"), ".git"));
       symlinkSync("/nonexistent/root", join(at("dangling"), ".git"));
       writeFileSync(join(at("absolute"), ".git"), `gitdir: ${git}\n`);
-      writeFileSync(join(at("relative"), ".git"), "gitdir: ../root/git\n");
+      writeFileSync(join(at("relative"), ".git"), "gitdir: ../top/git\n");
       for (const name of ["linked", "absolute", "relative"])
         assert.deepEqual(await find(backend, [root], at(`${name}/deep/er`)), WORKDIR, name);
       assert.deepEqual(await find(backend, [root], at("dangling/deep")), NOT_EXPOSED);
