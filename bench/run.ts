@@ -88,7 +88,9 @@ async function runScenario(scenario: Scenario, kinds: ServerKind[], client: stri
     for (let round = 0; round < Number(flags.rounds ?? scenario.rounds); round++) {
       // The first server of a round warms the caches for the other, so the order alternates.
       for (const kind of round % 2 === 0 ? kinds : kinds.toReversed()) {
-        const server = reusedServers.get(kind.name) ?? (await ServerUnderTest.start(kind));
+        const flags = kind.name === "ours" ? (scenario.oursFlags ?? []) : [];
+        const withFlags = { ...kind, command: [...kind.command, ...flags] };
+        const server = reusedServers.get(kind.name) ?? (await ServerUnderTest.start(withFlags));
         if (!scenario.fresh) reusedServers.set(kind.name, server);
         try {
           rounds[kind.name].push(await scenario.run({ client, kind, server }));

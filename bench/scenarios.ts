@@ -1,3 +1,5 @@
+import { commandTimes } from "./commands.ts";
+import { memoryScenarios } from "./memory-scenarios.ts";
 import type { Measured } from "./native-client.ts";
 import { runClient } from "./native-client.ts";
 import type { ServerKind, ServerUnderTest } from "./server-under-test.ts";
@@ -26,6 +28,8 @@ export interface Scenario {
   rounds: number;
   /** Starts a separate server for each round, because of the state that a round leaves behind. */
   fresh?: boolean;
+  /** Additional flags of the procwire server; requires `fresh`. */
+  oursFlags?: string[];
   run(context: RunContext): Promise<Measured>;
 }
 
@@ -212,6 +216,7 @@ export const scenarios: Scenario[] = [
       return { ...measured, rss };
     },
   },
+  ...memoryScenarios,
   {
     name: "startup",
     rounds: 11,
@@ -233,6 +238,7 @@ export const scenarios: Scenario[] = [
     ],
     run: ({ client, kind }) => runClient(client, ["startup", ...kind.command], undefined, kind.env),
   },
+  commandTimes,
 ];
 
 function plain(name: string, argv: string[], rounds: number, metrics: Metric[], fresh = false): Scenario {

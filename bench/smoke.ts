@@ -1,4 +1,6 @@
 /** A short run of every scenario against procwire only. It fails on a wrong result, never on a slow one. */
+import { execFileSync } from "node:child_process";
+import { join } from "node:path";
 import { buildClient, runClient } from "./native-client.ts";
 import { ourKind, ServerUnderTest } from "./server-under-test.ts";
 
@@ -21,6 +23,9 @@ const RUNS = [
   "flood what=spawn n=5",
   "flood what=echo n=20",
   "slow-reader ms=10000",
+  "echo-load connections=10 echoes=400 rate=2000 ms=300",
+  "paced-reader bytes=16777216",
+  "retained n=3",
 ];
 
 const client = buildClient();
@@ -36,3 +41,8 @@ for (const run of RUNS) {
     await server.stop();
   }
 }
+
+// It fails if an operation does no work.
+execFileSync(process.execPath, [join(import.meta.dirname, "files.ts"), "--small", "--no-peer", "--rounds", "1"], {
+  stdio: "inherit",
+});

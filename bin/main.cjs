@@ -27,7 +27,7 @@ if (entry.endsWith(".cjs")) {
  */
 function load(filename) {
   const compiled = `${filename}.compiled`;
-  const cachedData = isBuild ? undefined : read(compiled);
+  const cachedData = read(compiled);
   if (!cachedData && !isBuild) return loadByNode(filename);
   // A bundle is ASCII; decoding it as more would take longer.
   const source = readFileSync(filename, "latin1");

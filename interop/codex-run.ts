@@ -65,6 +65,7 @@ export async function runCodex(
   target: CodexTarget,
   calls: readonly NextCall[] | Plan,
   flags: readonly string[],
+  profile = "",
 ): Promise<CodexRun> {
   const model = await startMockResponses(async ({ body }) => {
     const outputs = outputsIn(body);
@@ -75,7 +76,7 @@ export async function runCodex(
     return { type: "sse", events: [created(), event, completed()] };
   });
   try {
-    writeFileSync(join(place.home, ".codex", "config.toml"), configFor(model.url));
+    writeFileSync(join(place.home, ".codex", "config.toml"), configFor(model.url, profile));
     if (typeof target !== "string") writeFileSync(join(place.home, ".codex", "environments.toml"), target.environments);
     const args = ["exec", "--json", "--skip-git-repo-check", "-C", place.workspace, ...flags, "go"];
     const child = spawn(CODEX, args, {
@@ -102,17 +103,16 @@ export async function runCodex(
   }
 }
 
-export function configFor(modelUrl: string): string {
+/** `profile` may have top-level settings, then tables. */
+export function configFor(modelUrl: string, profile = ""): string {
   return `model = "gpt-5"
 model_provider = "mock"
-[model_providers.mock]
+${profile}[model_providers.mock]
 name = "mock"
 base_url = "${modelUrl}"
 wire_api = "responses"
 env_key = "MODEL_KEY"
-[features]
-unified_exec = true
-`;
+${profile.includes("[features]") ? "" : "[features]\nunified_exec = true\n"}`;
 }
 
 /** The results of calls in a request to the model. */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/napi-call.h"
+#include "files/bindings.h"
 #include "net/bindings.h"
 #include "net/byte-codec.h"
 #include "process/bindings.h"
@@ -22,6 +23,13 @@ namespace {
 napi_value retainFreedMemory(napi_env env, napi_callback_info info) {
   Call call(env, info);
   call.loop()->trimmer().enable(call.argv[0]);
+  return nullptr;
+}
+
+// (): returns free memory to the system now.
+napi_value releaseFreeMemory(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  call.loop()->trimmer().releaseFreeMemory();
   return nullptr;
 }
 
@@ -41,6 +49,14 @@ napi_value exitNow(napi_env env, napi_callback_info info) {
 napi_value lockFile(napi_env env, napi_callback_info info) {
   Call call(env, info);
   const int result = flock(static_cast<int>(call[0].number()), LOCK_EX | LOCK_NB);
+  return call.toValue(result == 0 ? 0 : errno);
+}
+
+// (fd, offset, length) -> 0 if the file system has reserved these bytes for the file, else the errno. Keeps the size.
+napi_value reserveSpace(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  const int result = fallocate(static_cast<int>(call[0].number()), FALLOC_FL_KEEP_SIZE,
+                               static_cast<off_t>(call[1].number()), static_cast<off_t>(call[2].number()));
   return call.toValue(result == 0 ? 0 : errno);
 }
 
@@ -78,14 +94,16 @@ napi_value initialize(napi_env env, napi_value exports) {
   NAPI_CHECK(napi_set_instance_data(env, loop, nullptr, nullptr));
   const Bindings ownBindings = {
       binding("retainFreedMemory", retainFreedMemory),
+      binding("releaseFreeMemory", releaseFreeMemory),
       binding("canMakeThreads", tryThreads),
       binding("exitNow", exitNow),
       binding("lockFile", lockFile),
+      binding("reserveSpace", reserveSpace),
       binding("closeOnExec", closeOnExec),
       binding("forcePlainPaths", forcePlainPaths),
       binding("forceFork", setForceFork),
   };
-  for (const Bindings& bindings : {processBindings(env), netBindings(), ownBindings})
+  for (const Bindings& bindings : {processBindings(env), netBindings(env), fileBindings(env), ownBindings})
     NAPI_CHECK(napi_define_properties(env, exports, bindings.size(), bindings.data()));
   return exports;
 }

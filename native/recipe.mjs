@@ -16,11 +16,14 @@ export const PROGRAMS = {
     "programs/server-channel.c",
     "programs/server-lifecycle.c",
     "programs/service-state.c",
+    "programs/supervisor-state.c",
+    "programs/supervisor-upgrade.c",
   ],
+  "sandbox-listeners": ["programs/landlock-domain.c", "programs/sandbox-listeners.c"],
 };
 
 /** Source directories of the addon, besides `native` itself. */
-const ADDON_DIRECTORIES = ["core", "process", "net"];
+const ADDON_DIRECTORIES = ["core", "process", "net", "files"];
 
 const here = dirname(fileURLToPath(import.meta.url));
 

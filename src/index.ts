@@ -7,76 +7,10 @@
 
 import "./needs-node.ts";
 
-// ---- environments
-
-export type { EnvironmentOptions } from "./client/node/environment.ts";
-export type { EnvironmentRunOptions, SpawnOptions } from "./client/node/environment-commands.ts";
-export { CommandError } from "./client/node/environment-commands.ts";
-export { readEnvironmentsToml } from "./client/node/environments-toml.ts";
-export type { SpawnedProcess } from "./client/node/spawned-process.ts";
-export { Environment } from "./host/local-environment.ts";
-
-// ---- processes
-
-export type {
-  ExecProcessEvent,
-  ProcessId,
-  ReadResponse,
-  StartedExecProcess,
-} from "./client/v0-type-aliases.ts";
-export type { ProcessLimits } from "./exec/backend/process-limits.ts";
-export type {
-  ExecBackend,
-  ExecEvent,
-  ExecProcess,
-  ExitReason,
-  ExitStatus,
-  Lifetime,
-  OutputStream,
-  ProcessListing,
-  StartParams,
-  TerminalSize,
-  TerminateMode,
-  WaitResult,
-  WriteStatus,
-} from "./exec/exec-process.ts";
-export { communicate } from "./exec/run/communicate.ts";
-export { lines } from "./exec/run/lines.ts";
-export type { RunOptions, RunResult } from "./exec/run/run-program.ts";
-export { run } from "./exec/run/run-program.ts";
-export { waitFor } from "./exec/wait/wait-for-output.ts";
-
-// ---- client
-
-export type { ConnectionState } from "./client/exec-server-client.ts";
-export type { RemoteFiles } from "./client/files/remote-files.ts";
-export type {
-  WebSocketClientOptions,
-  WebSocketClientOptions as RemoteExecServerConnectArgs,
-} from "./client/node/node-client.ts";
-export { NodeExecServerClient as ExecServerClient } from "./client/node/node-client.ts";
-export type { ExecServerLaunchCommand, SpawnedExecServer } from "./client/node/spawn-exec-server.ts";
-export { spawnLocalExecServer } from "./client/node/spawn-exec-server.ts";
-export type { AttachedProcess, AttachOptions } from "./client/process/attached-process.ts";
-export type { RemoteProcess } from "./client/process/remote-process.ts";
-export type { ReconnectPolicy } from "./client/session/reconnect-policy.ts";
-
-// ---- files and ports
-
-export { copyFiles } from "./client/copy/copy-files.ts";
-export type { CopyResult } from "./client/copy/copy-types.ts";
-export type { ForwardedPort, ForwardPortOptions } from "./client/node/port-forward.ts";
-export { forwardPort, forwardPortBack } from "./client/node/port-forward.ts";
-
-// ---- errors
-
-export { TimeoutError } from "./async/deadline.ts";
-export { DisconnectedError, RequestError } from "./protocol/errors.ts";
-export { ExecServerError } from "./protocol/exec-server-error.ts";
+export * from "./procwire-client.ts";
 
 // ---- servers
 
-export { createLocalBackend } from "./host/create-local-backend.ts";
 export type { CreateLocalHostOptions } from "./host/local-host.ts";
 export { createLocalHost } from "./host/local-host.ts";
 export type { RunMainOptions } from "./host/run-main.ts";
@@ -106,24 +40,3 @@ export type { UnifiedExecEvent } from "./tools/sessions/exec-events.ts";
 export type { Tool, ToolOutput } from "./tools/tool.ts";
 export type { UnifiedExec, UnifiedExecOptions } from "./tools/unified-exec.ts";
 export { createUnifiedExec } from "./tools/unified-exec.ts";
-
-// ---- versions, and types of the v0 protocol
-
-export type { ExecServerEvent } from "./client/process/v0-client.ts";
-export type {
-  ExecExitedNotification,
-  ExecOutputDeltaNotification,
-  ExecOutputStream,
-  ExecParams,
-  ExecResponse,
-  ExecServerClientConnectOptions,
-  ExecServerOutput,
-  InitializeParams,
-  InitializeResponse,
-  TerminateParams,
-  TerminateResponse,
-  WriteParams,
-  WriteResponse,
-} from "./client/v0-type-aliases.ts";
-export { PROTOCOL_VERSION } from "./protocol/methods.ts";
-export { VERSION } from "./version.ts";

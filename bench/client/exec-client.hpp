@@ -19,7 +19,9 @@ inline double nowMs() {
 inline double cpuSeconds() {
   rusage used;
   getrusage(RUSAGE_SELF, &used);
-  auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6; };
+  auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+  };
   return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
@@ -53,7 +55,12 @@ inline std::string decodeBase64(std::string_view text) {
   uint32_t group = 0;
   int bits = 0;
   for (char c : text) {
-    int value = c >= 'A' && c <= 'Z' ? c - 'A' : c >= 'a' && c <= 'z' ? c - 'a' + 26 : c >= '0' && c <= '9' ? c - '0' + 52 : c == '+' ? 62 : c == '/' ? 63 : -1;
+    int value = c >= 'A' && c <= 'Z'   ? c - 'A'
+                : c >= 'a' && c <= 'z' ? c - 'a' + 26
+                : c >= '0' && c <= '9' ? c - '0' + 52
+                : c == '+'             ? 62
+                : c == '/'             ? 63
+                                       : -1;
     if (value < 0) break;
     group = group << 6 | static_cast<uint32_t>(value);
     bits += 6;
@@ -129,7 +136,8 @@ class ExecClient {
   ExecClient(const Address& address, bool quickAck, bool isExtended = false) : socket(address, quickAck) {
     std::string extensions = isExtended ? ",\"extensions\":[\"attach\"]" : "";
     socket.send("{\"id\":0,\"method\":\"initialize\",\"params\":{\"clientName\":\"bench\"" + extensions + "}}");
-    if (waitFor([](const Event& event) { return event.id == 0; }).kind != Kind::response) fail("initialize was refused");
+    if (waitFor([](const Event& event) { return event.id == 0; }).kind != Kind::response)
+      fail("initialize was refused");
     socket.send("{\"method\":\"initialized\"}");
   }
 
@@ -142,17 +150,22 @@ class ExecClient {
     std::string words;
     for (const auto& word : argv) words += (words.empty() ? "" : ",") + quoted(word);
     return call("process/start", "\"processId\":" + quoted(processId) + ",\"argv\":[" + words +
-                                     "],\"cwd\":\"file:///tmp\",\"env\":{\"PATH\":\"/usr/local/bin:/usr/bin:/bin\",\"TERM\":\"xterm\"},\"tty\":" +
-                                     (options.tty ? "true" : "false") + ",\"pipeStdin\":" + (options.pipeStdin ? "true" : "false") +
+                                     "],\"cwd\":\"file:///tmp\",\"env\":{\"PATH\":\"/usr/local/bin:/usr/bin:/"
+                                     "bin\",\"TERM\":\"xterm\"},\"tty\":" +
+                                     (options.tty ? "true" : "false") +
+                                     ",\"pipeStdin\":" + (options.pipeStdin ? "true" : "false") +
                                      (options.lifetime.empty() ? "" : ",\"lifetime\":" + quoted(options.lifetime)));
   }
 
   long write(const std::string& processId, const std::string& encoded) {
     long id = nextId_ + 1;
-    return call("process/write", "\"processId\":" + quoted(processId) + ",\"writeId\":\"w" + std::to_string(id) + "\",\"chunk\":\"" + encoded + "\"");
+    return call("process/write", "\"processId\":" + quoted(processId) + ",\"writeId\":\"w" + std::to_string(id) +
+                                     "\",\"chunk\":\"" + encoded + "\"");
   }
 
-  long terminate(const std::string& processId) { return call("process/terminate", "\"processId\":" + quoted(processId)); }
+  long terminate(const std::string& processId) {
+    return call("process/terminate", "\"processId\":" + quoted(processId));
+  }
 
   /// Like any received event, but false when the buffer holds no more.
   bool next(Event& event) {
@@ -205,7 +218,8 @@ class ExecClient {
     progress.highest = std::max(progress.highest, event.seq);
     if (event.kind == Kind::closed) progress.closedAt = event.seq;
     if (progress.closedAt == 0 || progress.count < progress.closedAt) return;
-    if (progress.highest > progress.closedAt || progress.count > progress.closedAt) fail("an event after `closed`, or one sent twice");
+    if (progress.highest > progress.closedAt || progress.count > progress.closedAt)
+      fail("an event after `closed`, or one sent twice");
     event.last = true;
     progress_.erase(found);
   }

@@ -43,7 +43,8 @@ class WebSocket {
     to.sin_family = AF_INET;
     to.sin_port = htons(static_cast<uint16_t>(address.port));
     if (inet_pton(AF_INET, address.host.c_str(), &to.sin_addr) != 1) fail("not an IPv4 address: " + address.host);
-    if (connect(fd_, reinterpret_cast<sockaddr*>(&to), sizeof to) != 0) fail("connect: " + std::string(strerror(errno)));
+    if (connect(fd_, reinterpret_cast<sockaddr*>(&to), sizeof to) != 0)
+      fail("connect: " + std::string(strerror(errno)));
     int on = 1;
     setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     if (getrandom(&maskState_, sizeof maskState_, 0) != sizeof maskState_) fail("getrandom");

@@ -4,6 +4,8 @@
  * `environment/status` of another client meanwhile.
  *
  *   npm run bench:hostile -- [--only pings,files] [--ours-only] [--write]
+ *   npm run bench:hostile -- --mix [--seconds 600] [--seed N] [--ours-only]    random attacks on one server
+ *   npm run bench:hostile -- --in-turn [--ours-only]                           all attacks in turn on one server
  */
 import { once } from "node:events";
 import { rmSync, truncateSync, writeFileSync } from "node:fs";
@@ -14,6 +16,7 @@ import { describeMachine, replaceSection } from "../report.ts";
 import { ourKind, peerKind, type ServerKind, ServerUnderTest, temporaryHome } from "../server-under-test.ts";
 import { type Attack, attacks } from "./attacks.ts";
 import { Bystander } from "./bystander.ts";
+import { runMix } from "./mix.ts";
 
 const DOCUMENT = join(import.meta.dirname, "../../docs/reliability.md");
 const SAMPLE_INTERVAL_MS = 50;
@@ -26,6 +29,10 @@ const { values: flags } = parseArgs({
     only: { type: "string" },
     "ours-only": { type: "boolean", default: false },
     write: { type: "boolean", default: false },
+    mix: { type: "boolean", default: false },
+    "in-turn": { type: "boolean", default: false },
+    seconds: { type: "string", default: "600" },
+    seed: { type: "string", default: "1" },
   },
 });
 
@@ -45,28 +52,49 @@ truncateSync(join(scratch, "380mib"), 380 * 1024 * 1024);
 
 const kinds: ServerKind[] = [ourKind()];
 if (!flags["ours-only"]) kinds.push(peerKind(temporaryHome()));
-const lines = [
-  "| attack | peak memory, ours | peer | 5 s after, ours | peer | longest wait of another client, ours | peer |",
-  "|---|---|---|---|---|---|---|",
-];
-for (const attack of chosen) {
-  const byServer: Record<string, Measurement> = {};
-  for (const kind of kinds) byServer[kind.name] = await measure(attack, kind);
-  const cell = (key: keyof Measurement, unit: string) =>
-    (["ours", "peer"] as const)
-      .map((name) => (byServer[name] ? `${Math.round(byServer[name][key])} ${unit}` : "-"))
-      .join(" | ");
-  lines.push(
-    `| ${attack.label} | ${cell("peakMib", "MiB")} | ${cell("afterMib", "MiB")} | ${cell("longestWaitMs", "ms")} |`,
-  );
-  console.log(lines.at(-1));
-}
-if (flags.write && chosen.length === attacks.length && !flags["ours-only"]) {
-  const { cores, cpu, node } = describeMachine();
-  const description = `${cores} cores (${cpu}), Node ${node}`;
-  replaceSection(DOCUMENT, "hostile", `Machine: ${description}.\n\n${lines.join("\n")}`, "# Reliability\n");
-}
+if (flags.mix || flags["in-turn"]) await mixAll();
+else await measureAll();
 rmSync(scratch, { recursive: true, force: true });
+
+async function measureAll(): Promise<void> {
+  const lines = [
+    "| attack | peak memory, ours | peer | 5 s after, ours | peer | longest wait of another client, ours | peer |",
+    "|---|---|---|---|---|---|---|",
+  ];
+  for (const attack of chosen) {
+    const byServer: Record<string, Measurement> = {};
+    for (const kind of kinds) byServer[kind.name] = await measure(attack, kind);
+    const cell = (key: keyof Measurement, unit: string) =>
+      (["ours", "peer"] as const)
+        .map((name) => (byServer[name] ? `${Math.round(byServer[name][key])} ${unit}` : "-"))
+        .join(" | ");
+    lines.push(
+      `| ${attack.label} | ${cell("peakMib", "MiB")} | ${cell("afterMib", "MiB")} | ${cell("longestWaitMs", "ms")} |`,
+    );
+    console.log(lines.at(-1));
+  }
+  if (flags.write && chosen.length === attacks.length && !flags["ours-only"]) {
+    const { cores, cpu, node } = describeMachine();
+    const description = `${cores} cores (${cpu}), Node ${node}`;
+    replaceSection(DOCUMENT, "hostile", `Machine: ${description}.\n\n${lines.join("\n")}`, "# Reliability\n");
+  }
+}
+
+/** Fails if the memory of procwire exceeds its bound, so that CI can run a short mix. */
+async function mixAll(): Promise<void> {
+  for (const kind of kinds) {
+    const { seconds, seed, "in-turn": inTurn } = flags;
+    const result = await runMix({ kind, scratch, seconds: Number(seconds), seed: Number(seed), inTurn });
+    const [start, peak, after, max] = [result.startMib, result.peakMib, result.afterMib, result.maxMib].map(Math.round);
+    const wait = `longest wait of another client ${Math.round(result.longestWaitMs)} ms`;
+    console.log(
+      `${kind.name}: ${result.attacks} attacks, ${start} MiB at start, peak ${peak} MiB, ${after} MiB after 40 s, ${wait}`,
+    );
+    if (kind.name !== "ours" || result.peakMib <= result.maxMib) continue;
+    console.error(`the memory exceeded ${max} MiB: the memory at start plus 1.25 times the budget`);
+    process.exitCode = 1;
+  }
+}
 
 async function measure(attack: Attack, kind: ServerKind): Promise<Measurement> {
   const more = kind.name === "ours" ? (attack.ourFlags ?? []) : [];

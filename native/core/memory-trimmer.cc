@@ -11,8 +11,9 @@ namespace procwire {
 namespace {
 
 // Idle times after which memory is returned: soon after the last activity, and again when the server has evicted its
-// state of ended processes and connections (30 s).
-constexpr int64_t kIdleMs[] = {1000, 35 * 1000};
+// state of ended processes and connections (30 s). Each time has two steps: finalizers and V8's sweeper run after the
+// garbage collection, and what they release needs the second step.
+constexpr int64_t kIdleMs[] = {1000, 2000, 35 * 1000, 36 * 1000};
 constexpr size_t kIdleSteps = sizeof kIdleMs / sizeof kIdleMs[0];
 constexpr int64_t kNsPerMs = 1000 * 1000;
 
@@ -53,6 +54,10 @@ void MemoryTrimmer::trim() {
     HandleScope scope(loop_.env());
     loop_.call(onIdle_.get(), 0, nullptr);
   }
+  releaseFreeMemory();
+}
+
+void MemoryTrimmer::releaseFreeMemory() {
   loop_.blocks().clear();
 #ifdef __GLIBC__
   malloc_trim(0);

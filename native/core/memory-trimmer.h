@@ -20,6 +20,8 @@ class MemoryTrimmer {
   void enable(napi_value onIdle);
   // Records a bulk read, or the removal of an object from the loop.
   void noteActivity();
+  // Returns free memory to the system now. Does not call `onIdle`.
+  void releaseFreeMemory();
   // Called when the loop shuts down.
   void close();
   // The uv_timer_t of this trimmer, owned by the loop.

@@ -3,14 +3,16 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <utility>
 
 #include "net/byte-codec.h"
+#include "net/listener-channel.h"
 #include "net/listener.h"
+#include "net/message-scan.h"
 #include "net/socket.h"
-#include "net/write-request.h"
 #include "process/child.h"
 #include "process/supervisor-channel.h"
 
@@ -41,6 +43,26 @@ napi_value listenAt(napi_env env, napi_callback_info info) {
   result.push(boundTo);
   call.loop()->add(listener);
   return result.get();
+}
+
+// (onListeners) -> [channel, the sandbox's end], or the errno. The caller owns the end, which exec closes.
+napi_value newListenerChannel(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  UniqueFd serverEnd, sandboxEnd;
+  if (!openListenerChannel(serverEnd, sandboxEnd)) return call.toValue(errno);
+  ListenerChannel* channel = new ListenerChannel(call.loop(), std::move(serverEnd), call[0].ref());
+  ArrayBuilder result(env);
+  result.push(channel->handle(env));
+  result.push(sandboxEnd.release());
+  call.loop()->add(channel);
+  return result.get();
+}
+
+// (path) -> a connected, non-blocking datagram socket, which the caller owns, or the negated errno
+napi_value openDatagram(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  UniqueFd fd = connectDatagram(call[0].string());
+  return call.toValue(fd ? fd.release() : -errno);
 }
 
 // (socket, listener): the listener has the members of SocketCallbacks.
@@ -167,26 +189,27 @@ napi_value unmaskBytes(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-// (message) -> [id, processId, writeId, chunk] of a `process/write`, or undefined
-napi_value readWriteRequest(napi_env env, napi_callback_info info) {
-  Call call(env, info);
-  const Bytes message = call[0].bytes();
-  WriteRequest request;
-  napi_value members[4];
-  if (!parseWriteRequest({reinterpret_cast<const char*>(message.data), message.length}, request) ||
-      !writeRequestMembers(env, request, members))
-    return nullptr;
-  ArrayBuilder result(env);
-  for (napi_value member : members) result.push(member);
-  return result.get();
+// (bytes): returns the memory of all whole pages within the bytes to the system. Their content is lost.
+napi_value releasePages(napi_env env, napi_callback_info info) {
+  const Bytes bytes = Call(env, info)[0].bytes();
+  const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t start = reinterpret_cast<uintptr_t>(bytes.data);
+  const uintptr_t from = (start + page - 1) & ~(page - 1);
+  const uintptr_t to = (start + bytes.length) & ~(page - 1);
+  // A failure leaves the memory to the allocator.
+  if (to > from) madvise(reinterpret_cast<void*>(from), to - from, MADV_DONTNEED);
+  return nullptr;
 }
 
 }  // namespace
 
-Bindings netBindings() {
+Bindings netBindings(napi_env env) {
   return {
       binding("listenAt", listenAt),
       binding("closeListener", invoke<Listener, &Listener::close>),
+      binding("openListenerChannel", newListenerChannel),
+      binding("closeListenerChannel", invoke<ListenerChannel, &ListenerChannel::close>),
+      binding("connectDatagram", openDatagram),
       binding("startSocket", startSocket),
       binding("upgradeToFrames", upgradeToFrames),
       binding("sendText", sendText),
@@ -206,7 +229,9 @@ Bindings netBindings() {
       binding("base64Encode", encode),
       binding("base64Decode", decode),
       binding("unmask", unmaskBytes),
-      binding("parseWriteRequest", readWriteRequest),
+      binding("releasePages", releasePages),
+      binding("tokenKinds", tokenKinds(env)),
+      binding("scanMessage", startMessageScan),
   };
 }
 

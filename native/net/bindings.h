@@ -5,7 +5,7 @@
 
 namespace procwire {
 
-Bindings netBindings();
+Bindings netBindings(napi_env env);
 
 }  // namespace procwire
 

@@ -197,6 +197,12 @@ ptrdiff_t base64Decode(const uint8_t* from, size_t length, uint8_t* to) {
   return to - start;
 }
 
+size_t findInvalidBase64(const uint8_t* text, size_t length) {
+  size_t at = 0;
+  while (at < length && kDecode.values[text[at]] != kInvalid) at++;
+  return at;
+}
+
 void unmask(uint8_t* bytes, size_t length, uint32_t bigEndianKey) {
   if (bigEndianKey == 0) return;
   const uint8_t inOrder[4] = {static_cast<uint8_t>(bigEndianKey >> 24), static_cast<uint8_t>(bigEndianKey >> 16),

@@ -65,6 +65,15 @@ double peerUid(int fd, const struct sockaddr_storage& address) {
   return peer.uid;
 }
 
+// Returns the length of the address, or 0 if the path is too long.
+socklen_t toUnixAddress(const std::string& path, struct sockaddr_un& address) {
+  address = {};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) return 0;
+  memcpy(address.sun_path, path.data(), path.size());
+  return static_cast<socklen_t>(offsetof(struct sockaddr_un, sun_path) + path.size() + 1);
+}
+
 }  // namespace
 
 UniqueFd listenTcp(const std::string& host, int port, int backlog) {
@@ -84,13 +93,20 @@ UniqueFd listenTcp(const std::string& host, int port, int backlog) {
 }
 
 UniqueFd listenUnix(const std::string& path, int backlog) {
-  struct sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return failed(ENAMETOOLONG);
-  memcpy(address.sun_path, path.data(), path.size());
-  const socklen_t length = static_cast<socklen_t>(offsetof(struct sockaddr_un, sun_path) + path.size() + 1);
+  struct sockaddr_un address;
+  const socklen_t length = toUnixAddress(path, address);
+  if (length == 0) return failed(ENAMETOOLONG);
   return bindAndListen(UniqueFd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)),
                        reinterpret_cast<const struct sockaddr*>(&address), length, backlog);
+}
+
+UniqueFd connectDatagram(const std::string& path) {
+  struct sockaddr_un address;
+  const socklen_t length = toUnixAddress(path, address);
+  if (length == 0) return failed(ENAMETOOLONG);
+  UniqueFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (fd && connect(fd.get(), reinterpret_cast<const struct sockaddr*>(&address), length) < 0) return failed(errno);
+  return fd;
 }
 
 UniqueFd makeTimer() { return UniqueFd(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)); }

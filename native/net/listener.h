@@ -13,6 +13,9 @@ namespace procwire {
 // Return a listening descriptor, or none with errno set. `host` is an IP address, not a name.
 UniqueFd listenTcp(const std::string& host, int port, int backlog);
 UniqueFd listenUnix(const std::string& path, int backlog);
+
+// Returns a non-blocking datagram socket that sends to this path. Empty, with errno set, if there is no receiver.
+UniqueFd connectDatagram(const std::string& path);
 // Creates a timer descriptor, or returns none with errno set. Created up front, because it is needed when no descriptor
 // is free.
 UniqueFd makeTimer();

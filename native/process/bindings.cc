@@ -13,12 +13,14 @@
 #include <utility>
 
 #include "core/fd.h"
+#include "process/child-exec.h"
 #include "process/child.h"
 #include "process/process-cgroup.h"
 #include "process/process-table.h"
 #include "process/spawn.h"
 #include "process/supervisor-channel.h"
 #include "process/tree-tag.h"
+#include "programs/private-process.h"
 
 namespace procwire {
 namespace {
@@ -49,6 +51,7 @@ napi_value spawn(napi_env env, napi_callback_info info) {
     request->limits.push_back(
         {static_cast<int>(limits[at]), {static_cast<uint64_t>(limits[at + 1]), static_cast<uint64_t>(limits[at + 2])}});
   request->cgroups = options.property("cgroups").strings();
+  request->landlock = options.property("landlock").boolean();
   request->wantsCgroup = options.property("wantsCgroup").boolean();
   request->persistentRecord = options.property("persistentRecord").string();
   const double maxOutputBytes = options.property("maxOutputBytes").number();
@@ -217,6 +220,18 @@ napi_value reap(napi_env env, napi_callback_info info) {
   return call.toValue(reapChild(static_cast<pid_t>(call[0].number())));
 }
 
+// () -> the version of Landlock; 0 if it is unavailable
+napi_value getLandlockAbi(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  return call.toValue(landlockAbi());
+}
+
+// Hides memory and secrets of this process from other processes of the same user.
+napi_value makePrivate(napi_env, napi_callback_info) {
+  make_process_private();
+  return nullptr;
+}
+
 // ---- the supervisor
 
 HandoffState& handoffState() {
@@ -224,13 +239,13 @@ HandoffState& handoffState() {
   return state;
 }
 
-// (fd, generation, livenessTimeoutMs) -> the listening descriptor, which the caller now owns, or -1 if there is none;
-// or an error text
+// (fd, generation, livenessTimeoutMs, giveUpAfter) -> the listening descriptor, which the caller now owns, or -1 if
+// there is none; or an error text
 napi_value connectSupervisorAt(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  const bool isConnected =
-      connectSupervisor(static_cast<int>(call[0].number()), static_cast<unsigned>(call[1].number()),
-                        static_cast<uint64_t>(call[2].number()), handoffState());
+  const bool isConnected = connectSupervisor(
+      static_cast<int>(call[0].number()), static_cast<unsigned>(call[1].number()),
+      static_cast<uint64_t>(call[2].number()), static_cast<uint64_t>(call[3].number()), handoffState());
   if (isConnected) return call.toValue(handoffState().listener.release());
   return call.toValue(errno == EPROTO ? "supervisor protocol version differs; restart the service, which terminates "
                                         "persistent processes"
@@ -412,6 +427,8 @@ Bindings processBindings(napi_env env) {
       binding("killProcessCgroup", killProcessCgroup),
       binding("setSubreaper", subreaper),
       binding("reap", reap),
+      binding("makeProcessPrivate", makePrivate),
+      binding("landlockAbi", getLandlockAbi),
       binding("openSupervisor", connectSupervisorAt),
       binding("watchSupervisor", watchHandoff),
       binding("notifySupervisor", notifySupervisorType),

@@ -23,6 +23,8 @@ namespace {
 // Disables sanitizer checks, which do not know the stack of the child.
 #define PLAIN_CALLS_ONLY __attribute__((no_sanitize("address", "undefined")))
 
+constexpr int kSignals = 64;
+
 [[noreturn]] PLAIN_CALLS_ONLY void failChild(ExecPlan* plan, const char* call, int err) {
   plan->failure.err = err;
   plan->failure.syscall = call;
@@ -63,16 +65,55 @@ PLAIN_CALLS_ONLY void closeInherited(int first, bool useLegacySyscalls) {
   syscall(SYS_close, dir);
 }
 
-PLAIN_CALLS_ONLY void resetSignals() {
+PLAIN_CALLS_ONLY void resetSignals(uint64_t signals) {
   // All zero is SIG_DFL without flags in every layout of the kernel's struct. Handlers are reset before the mask,
   // because a handler of the parent would run here, in the parent's memory.
   const unsigned long defaults[8] = {};
-  for (int number = 1; number <= 64; number++) syscall(SYS_rt_sigaction, number, defaults, nullptr, size_t{8});
+  for (int number = 1; number <= kSignals; number++)
+    if (signals >> (number - 1) & 1) syscall(SYS_rt_sigaction, number, defaults, nullptr, size_t{8});
   const unsigned long none[2] = {};
   syscall(SYS_rt_sigprocmask, SIG_SETMASK, none, nullptr, size_t{8});
 }
 
+// The kernel's struct landlock_ruleset_attr as of Linux 6.12.
+struct LandlockRules {
+  uint64_t fileAccess, networkAccess, scoped;
+};
+constexpr uint64_t kScopeAbstractSockets = 1;
+constexpr uint64_t kScopeSignals = 2;
+constexpr unsigned kLandlockVersion = 1;
+
+// Defence in depth: the process starts even if the kernel does not support it. `sandbox-listeners` applies rules for
+// files inside the sandbox, because a domain with such rules cannot mount.
+PLAIN_CALLS_ONLY void enterLandlockDomain() {
+  const LandlockRules rules = {0, 0, kScopeAbstractSockets | kScopeSignals};
+  const long ruleset = syscall(SYS_landlock_create_ruleset, &rules, sizeof rules, 0u);
+  if (ruleset < 0) return;
+  if (syscall(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0) syscall(SYS_landlock_restrict_self, ruleset, 0u);
+  syscall(SYS_close, ruleset);
+}
+
 }  // namespace
+
+uint64_t ignoredSignals() {
+  static const uint64_t ignored = [] {
+    uint64_t found = 0;
+    for (int number = 1; number <= kSignals; number++) {
+      // The handler is the first word in every layout of the kernel's struct.
+      uintptr_t action[8] = {};
+      if (syscall(SYS_rt_sigaction, number, nullptr, action, size_t{8}) == 0 &&
+          action[0] == reinterpret_cast<uintptr_t>(SIG_IGN))
+        found |= uint64_t{1} << (number - 1);
+    }
+    return found;
+  }();
+  return ignored;
+}
+
+int landlockAbi() {
+  const long version = syscall(SYS_landlock_create_ruleset, nullptr, size_t{0}, kLandlockVersion);
+  return version < 0 ? 0 : static_cast<int>(version);
+}
 
 PLAIN_CALLS_ONLY int runChild(void* argument) {
   ExecPlan* plan = static_cast<ExecPlan*>(argument);
@@ -99,13 +140,15 @@ PLAIN_CALLS_ONLY int runChild(void* argument) {
     plan->failureFd = firstUnused++;
   }
   closeInherited(firstUnused, plan->useLegacySyscalls);
-  resetSignals();
+  resetSignals(plan->resetSignals);
   for (int at = 0; at < plan->limitCount; at++)
     if (syscall(SYS_prlimit64, 0, plan->limits[at].resource, plan->limits[at].values, nullptr) < 0)
       failChild(plan, "setrlimit", errno);
   for (int at = 0; at < plan->tagLimitCount; at++)
     if (syscall(SYS_prlimit64, 0, plan->tagLimits[at].resource, plan->tagLimits[at].values, nullptr) < 0)
       plan->isUntagged = plan->isUntagged || at == 0;
+
+  if (plan->landlock) enterLandlockDomain();
 
   // Searches like execvp, except that a file that the kernel cannot execute is never passed to a shell.
   int denied = 0;

@@ -43,7 +43,11 @@ struct ExecPlan {
   const int* cgroups;
   int cgroupCount;
   pid_t parent;
+  // Applies a Landlock domain if the kernel supports it: no abstract sockets and signals to processes outside.
+  bool landlock;
   bool useLegacySyscalls;
+  // Signals whose action the child resets: bit N - 1 is signal N.
+  uint64_t resetSignals;
   // Write end of the failure pipe, which exec closes; -1 if the child's memory is shared.
   int failureFd;
   // Set by the child.
@@ -51,6 +55,13 @@ struct ExecPlan {
   volatile bool isUntagged;  // the tree tag could not be set
   volatile ExecFailure failure;
 };
+
+// Returns the signals that this program ignores, which CLONE_CLEAR_SIGHAND does not reset. Determined once: Node
+// ignores SIGPIPE before it loads the addon, and no signal later.
+uint64_t ignoredSignals();
+
+// Returns the version of Landlock in this kernel; 0 if it is missing or disabled.
+int landlockAbi();
 
 // Runs between vfork and exec on its own stack, in the memory of its parent or in a copy. Takes an ExecPlan and never
 // returns.

@@ -23,10 +23,8 @@ bool aboveStdio(UniqueFd& fd) {
   return static_cast<bool>(fd);
 }
 
-bool setNonBlocking(int fd) {
-  int flags = fcntl(fd, F_GETFL);
-  return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
-}
+// A new pipe has no other flags, so that there are none to keep.
+bool setNonBlocking(int pipe) { return fcntl(pipe, F_SETFL, O_NONBLOCK) == 0; }
 
 uint64_t readInode(int fd) {
   struct stat info;

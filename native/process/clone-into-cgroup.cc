@@ -20,6 +20,8 @@ namespace procwire {
 namespace {
 
 constexpr uint64_t kCloneIntoCgroup = 0x200000000ull;
+// Resets all handlers in one call, as of Linux 5.5; ignored signals stay ignored.
+constexpr uint64_t kCloneClearSighand = 0x100000000ull;
 
 // The kernel's struct clone_args as of Linux 5.7.
 struct CloneArgs {
@@ -68,7 +70,7 @@ long clone3(CloneArgs* args, int (*run)(void*), void* argument) {
 
 pid_t cloneIntoCgroup(const CloneIntoCgroupArgs& request, int (*run)(void*), void* argument) {
   CloneArgs args = {};
-  args.flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | kCloneIntoCgroup;
+  args.flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | kCloneIntoCgroup | kCloneClearSighand;
   args.pidfd = reinterpret_cast<uint64_t>(request.pidfd);
   // A sibling inherits the exit signal of its parent.
   if (request.asSibling) args.flags |= CLONE_PARENT;

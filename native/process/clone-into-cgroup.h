@@ -17,8 +17,8 @@ struct CloneIntoCgroupArgs {
   bool asSibling;  // create a sibling instead of a child
 };
 
-// Like clone(CLONE_VM | CLONE_VFORK | CLONE_PIDFD); `run` never returns. Returns -1 with errno set, ENOSYS on other
-// architectures.
+// Like clone(CLONE_VM | CLONE_VFORK | CLONE_PIDFD), with all signal handlers reset; `run` never returns. Returns -1
+// with errno set, ENOSYS on other architectures.
 pid_t cloneIntoCgroup(const CloneIntoCgroupArgs& args, int (*run)(void*), void* argument);
 
 }  // namespace procwire

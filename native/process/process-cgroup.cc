@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <deque>
 #include <mutex>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -27,6 +28,8 @@ constexpr char kPersistentPrefix[] = "persistent-";
 constexpr size_t kMaxPreallocated = 32;
 // Maximum empty cgroups that wait for reuse. Further ones are removed.
 constexpr size_t kMaxIdle = 128;
+// Maximum cgroups that stay open for their next use: sequential starts need one, bursts reuse the most recent ones.
+constexpr size_t kMaxOpen = 8;
 // Maximum released cgroups that one start inspects before it creates a new one.
 constexpr int kMaxReuseAttempts = 3;
 
@@ -46,6 +49,7 @@ struct ProcessCgroups {
   std::vector<CgroupLease> idle;      // their processes have ended
   std::deque<CgroupLease> lingering;  // ended, but still populated at the last check
   std::deque<std::string> discarded;
+  std::deque<std::pair<std::string, std::shared_ptr<const OpenCgroup>>> open;  // by name, oldest first
 };
 
 // Never destroyed, because other threads use it until the process exits.
@@ -76,9 +80,14 @@ bool hasChildCgroups(int fd) {
 }
 
 // Reports whether the cgroup is empty, not frozen and without child cgroups.
-bool isUnused(int fd) {
-  std::string events;
-  return readWholeFile(fd, "cgroup.events", events) && events == "populated 0\nfrozen 0\n" && !hasChildCgroups(fd);
+bool isUnused(const OpenCgroup& cgroup) {
+  constexpr std::string_view unused = "populated 0\nfrozen 0\n";
+  char events[256];
+  ssize_t length;
+  do length = pread(cgroup.events.get(), events, sizeof events, 0);
+  while (length < 0 && errno == EINTR);
+  return length > 0 && std::string_view(events, static_cast<size_t>(length)) == unused &&
+         !hasChildCgroups(cgroup.directory.get());
 }
 
 bool killAllInCgroup(int directory, const std::string& name) {
@@ -119,7 +128,36 @@ void collectPids(int fd, std::vector<pid_t>& found) {
 
 // ---- with the lock held
 
+std::shared_ptr<const OpenCgroup> takeOpen(ProcessCgroups& all, const std::string& name) {
+  const auto found = std::find_if(all.open.begin(), all.open.end(), [&](const auto& one) { return one.first == name; });
+  if (found == all.open.end()) return nullptr;
+  const std::shared_ptr<const OpenCgroup> cgroup = std::move(found->second);
+  all.open.erase(found);
+  return cgroup;
+}
+
+// Opens a cgroup that no process uses, and keeps it open. Returns null with errno set if it cannot be opened, or with
+// errno 0 if it is in use.
+std::shared_ptr<const OpenCgroup> openUnused(ProcessCgroups& all, const std::string& name) {
+  std::shared_ptr<const OpenCgroup> cgroup = takeOpen(all, name);
+  // The open one may have been removed, and another of this name created.
+  if (!cgroup || !isUnused(*cgroup)) {
+    UniqueFd directory = openCgroup(all.directory.get(), name);
+    if (!directory) return nullptr;
+    UniqueFd events(openat(directory.get(), "cgroup.events", O_RDONLY | O_CLOEXEC));
+    cgroup = std::make_shared<const OpenCgroup>(OpenCgroup{std::move(directory), std::move(events)});
+    if (!isUnused(*cgroup)) {
+      errno = 0;
+      return nullptr;
+    }
+  }
+  if (all.open.size() == kMaxOpen) all.open.pop_front();
+  all.open.emplace_back(name, cgroup);
+  return cgroup;
+}
+
 void discard(ProcessCgroups& all, const std::string& name) {
+  takeOpen(all, name);
   if (!removeCgroup(all.directory.get(), name)) all.discarded.push_back(name);
 }
 
@@ -136,17 +174,18 @@ bool createCgroup(ProcessCgroups& all, std::string& name) {
   return mkdirat(all.directory.get(), name.c_str(), 0755) == 0;
 }
 
-AcquiredCgroup unavailable(int err) { return {0, UniqueFd(), err}; }
+AcquiredCgroup unavailable(int err) { return {0, nullptr, err}; }
 
 AcquiredCgroup grantLease(ProcessCgroups& all, CgroupLease lease, const std::string& name, bool isPersistent,
-                          UniqueFd fd) {
+                          std::shared_ptr<const OpenCgroup> cgroup) {
   all.leased[lease] = {name, isPersistent, false};
-  return {lease, std::move(fd), 0};
+  return {lease, std::move(cgroup), 0};
 }
 
 // Removes the cgroup of an ended process and its lease, unless it is populated.
 void removeReleased(ProcessCgroups& all, CgroupLease lease) {
   const auto found = all.leased.find(lease);
+  takeOpen(all, found->second.name);
   if (removeCgroup(all.directory.get(), found->second.name)) all.leased.erase(found);
   else all.lingering.push_back(lease);
 }
@@ -160,12 +199,11 @@ AcquiredCgroup reuseReleased(ProcessCgroups& all, CgroupLease lease) {
     removeReleased(all, lease);
     return {};
   }
-  UniqueFd fd = openCgroup(all.directory.get(), name);
-  if (fd && isUnused(fd.get())) {
+  if (std::shared_ptr<const OpenCgroup> cgroup = openUnused(all, name)) {
     all.leased.erase(found);
-    return grantLease(all, ++all.lastLease, name, false, std::move(fd));
+    return grantLease(all, ++all.lastLease, name, false, std::move(cgroup));
   }
-  if (!fd && errno == ENOENT) all.leased.erase(found);
+  if (errno == ENOENT) all.leased.erase(found);
   else all.lingering.push_back(lease);
   return {};
 }
@@ -173,8 +211,10 @@ AcquiredCgroup reuseReleased(ProcessCgroups& all, CgroupLease lease) {
 AcquiredCgroup createPersistent(ProcessCgroups& all, uint64_t treeTag) {
   const std::string name = kPersistentPrefix + std::to_string(treeTag);
   if (mkdirat(all.directory.get(), name.c_str(), 0755) < 0) return unavailable(errno);
-  UniqueFd fd = openCgroup(all.directory.get(), name);
-  return fd ? grantLease(all, treeTag, name, true, std::move(fd)) : unavailable(errno);
+  UniqueFd directory = openCgroup(all.directory.get(), name);
+  if (!directory) return unavailable(errno);
+  auto cgroup = std::make_shared<const OpenCgroup>(OpenCgroup{std::move(directory), UniqueFd()});
+  return grantLease(all, treeTag, name, true, std::move(cgroup));
 }
 
 }  // namespace
@@ -226,21 +266,20 @@ AcquiredCgroup acquireCgroup(uint64_t persistentTag) {
       break;
     }
     AcquiredCgroup acquired = reuseReleased(all, lease);
-    if (acquired.fd) return acquired;
+    if (acquired.cgroup) return acquired;
   }
   while (!all.ready.empty()) {
     const std::string name = all.ready.back();
     all.ready.pop_back();
-    UniqueFd fd = openCgroup(all.directory.get(), name);
-    if (fd && isUnused(fd.get())) return grantLease(all, ++all.lastLease, name, false, std::move(fd));
-    if (!fd && errno != ENOENT) return unavailable(errno);
+    if (auto cgroup = openUnused(all, name)) return grantLease(all, ++all.lastLease, name, false, std::move(cgroup));
+    if (errno != 0 && errno != ENOENT) return unavailable(errno);
     // Another process has changed the cgroup.
     discard(all, name);
   }
   std::string name;
   if (!createCgroup(all, name)) return unavailable(errno);
-  UniqueFd fd = openCgroup(all.directory.get(), name);
-  return fd ? grantLease(all, ++all.lastLease, name, false, std::move(fd)) : unavailable(errno);
+  auto cgroup = openUnused(all, name);
+  return cgroup ? grantLease(all, ++all.lastLease, name, false, std::move(cgroup)) : unavailable(errno);
 }
 
 void discardCgroup(CgroupLease lease) {

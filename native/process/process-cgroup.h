@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,10 +23,16 @@ namespace procwire {
 // is its tree tag.
 using CgroupLease = uint64_t;
 
+// Descriptors of a cgroup.
+struct OpenCgroup {
+  UniqueFd directory;
+  UniqueFd events;  // cgroup.events
+};
+
 // An open cgroup for a process that is about to start.
 struct AcquiredCgroup {
   CgroupLease lease = 0;  // 0: none
-  UniqueFd fd;
+  std::shared_ptr<const OpenCgroup> cgroup;
   int err = 0;  // errno of a failure; 0 if cgroups are unavailable
 };
 

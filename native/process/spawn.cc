@@ -50,6 +50,8 @@ constexpr char kDefaultPath[] = "/bin:/usr/bin";
 // nothing, and neither do more than a few.
 constexpr size_t kMaxSpawners = 4;
 
+constexpr uint64_t kAllSignals = ~uint64_t{0};
+
 // Whether a child shares the memory of its parent before exec.
 enum class ChildMemory { unknown, shared, copied };
 
@@ -131,9 +133,11 @@ pid_t cloneIntoProcessCgroup(ExecPlan& plan, bool isPersistent, SpawnRequest& re
   if (!top || !canShare) return -1;
   const AcquiredCgroup acquired = acquireCgroup(isPersistent ? request.treeTag : 0);
   request.cgroupErr = acquired.err;
-  if (!acquired.fd) return -1;
+  if (!acquired.cgroup) return -1;
   int pidfd = -1;
-  const CloneIntoCgroupArgs args = {acquired.fd.get(), &pidfd, top - kChildStackBytes, kChildStackBytes, isPersistent};
+  plan.resetSignals = ignoredSignals();
+  const CloneIntoCgroupArgs args = {acquired.cgroup->directory.get(), &pidfd, top - kChildStackBytes, kChildStackBytes,
+                                    isPersistent};
   pid_t pid = cloneIntoCgroup(args, runChild, &plan);
   const int err = errno;
   UniqueFd exitFd(pidfd);
@@ -146,6 +150,7 @@ pid_t cloneIntoProcessCgroup(ExecPlan& plan, bool isPersistent, SpawnRequest& re
     request.cgroupErr = err;
   }
   if (pid < 0) {
+    plan.resetSignals = kAllSignals;
     discardCgroup(acquired.lease);
   } else {
     request.exitFd = std::move(exitFd);
@@ -231,7 +236,9 @@ bool start(SpawnRequest& request) {
   plan.cgroupCount = static_cast<int>(cgroups.size());
   // A persistent process is a child of the supervisor, so that the supervisor's death kills it, not the server's.
   plan.parent = isPersistent ? getppid() : getpid();
+  plan.landlock = request.landlock;
   plan.useLegacySyscalls = useLegacySyscalls;
+  plan.resetSignals = kAllSignals;
   plan.failureFd = child.failurePipe[1].get();
 
   if (isPersistent && !notifySupervisor(SUPERVISOR_STARTING)) return failed(request, "sendmsg", request.file);

@@ -49,6 +49,7 @@ struct SpawnRequest final : Mail {
   std::string persistentRecord;  // record of a persistent process, for the next server; empty for all others
   uint64_t maxOutputBytes = UINT64_MAX;
   std::vector<std::string> cgroups;  // cgroup.procs files that the child writes itself to
+  bool landlock = false;             // enters a Landlock domain, if the kernel supports it
   bool wantsCgroup = true;           // false if `cgroups` has one of version 2: a process cannot be in two
   std::shared_ptr<Mailbox> mailbox;
   // Callbacks of the requesting loop.

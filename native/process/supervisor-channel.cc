@@ -101,11 +101,12 @@ class SupervisorWatch final : public LoopObject {
 
 }  // namespace
 
-bool connectSupervisor(int fd, unsigned serverCount, uint64_t livenessTimeoutMs, HandoffState& found) {
+bool connectSupervisor(int fd, unsigned serverCount, uint64_t livenessTimeoutMs, uint64_t giveUpAfter,
+                       HandoffState& found) {
   fcntl(fd, F_SETFD, FD_CLOEXEC);
   channel = fd;
   generation = serverCount;
-  if (!sendPacket({SUPERVISOR_PROTOCOL, SUPERVISOR_HELLO, 0, livenessTimeoutMs}, nullptr, 0)) return false;
+  if (!sendPacket({SUPERVISOR_PROTOCOL, SUPERVISOR_HELLO, giveUpAfter, livenessTimeoutMs}, nullptr, 0)) return false;
   for (;;) {
     struct pollfd readable = {fd, POLLIN, 0};
     const int ready = poll(&readable, 1, kRestoreTimeoutMs);

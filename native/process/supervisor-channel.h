@@ -28,7 +28,8 @@ struct HandoffState {
 
 // Sends HELLO and receives the listener and the persistent processes of earlier servers. Returns false with errno set.
 // `generation` numbers the servers of one supervisor.
-bool connectSupervisor(int fd, unsigned generation, uint64_t livenessTimeoutMs, HandoffState& found);
+bool connectSupervisor(int fd, unsigned generation, uint64_t livenessTimeoutMs, uint64_t giveUpAfter,
+                       HandoffState& found);
 
 // Calls `onHandoff` when the supervisor requests a handoff.
 void watchSupervisor(Loop& loop, napi_value onHandoff);

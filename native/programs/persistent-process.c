@@ -40,8 +40,6 @@ static const char* map_segment(struct persistent_process* process) {
   } head = {0, 0};
   struct stat info;
   int fd = process->fds[PERSIST_SEGMENT];
-  if (fd < 0 || process->fds[PERSIST_PIDFD] < 0 || process->fds[PERSIST_SUPERVISOR_WAKE] < 0)
-    return "missing descriptor";
   if (fstat(fd, &info) < 0 || pread(fd, &head, sizeof head, 0) != sizeof head || head.magic != SEGMENT_MAGIC)
     return "not a state segment";
   if (head.version != SEGMENT_VERSION) {
@@ -59,6 +57,10 @@ static const char* map_segment(struct persistent_process* process) {
     return NULL;
   munmap(memory, process->segment_bytes);
   return "state segment is corrupt";
+}
+
+static int has_required_fds(const int fds[PERSIST_FD_COUNT]) {
+  return fds[PERSIST_SEGMENT] >= 0 && fds[PERSIST_PIDFD] >= 0 && fds[PERSIST_SUPERVISOR_WAKE] >= 0;
 }
 
 // Returns the pid of a pidfd, or -1 if it is unknown.
@@ -86,17 +88,15 @@ static void reject(const int* fds, const char* why) {
   if (fds[PERSIST_SERVER_WAKE] >= 0 && write(fds[PERSIST_SERVER_WAKE], &rejected, sizeof rejected) < 0) errno = 0;
 }
 
-int add_persistent(uint64_t id, uint64_t which, const int* fds, unsigned count) {
-  int by_kind[PERSIST_FD_COUNT];
-  unsigned taken = 0;
-  for (int at = 0; at < PERSIST_FD_COUNT; at++) by_kind[at] = (which >> at) & 1 && taken < count ? fds[taken++] : -1;
+// Maps the segment and adds the process to the list. Returns NULL, or the reason why that is impossible.
+static const char* link_process(uint64_t id, const int fds[PERSIST_FD_COUNT]) {
   struct persistent_process* process = calloc(1, sizeof *process);
-  if (process) memcpy(process->fds, by_kind, sizeof by_kind);
-  const char* why = process ? map_segment(process) : strerror(ENOMEM);
+  if (!process) return strerror(ENOMEM);
+  memcpy(process->fds, fds, sizeof process->fds);
+  const char* why = map_segment(process);
   if (why) {
-    reject(by_kind, why);
     free(process);
-    return -1;
+    return why;
   }
   process->id = id;
   process->exit_watch = (struct watch){WATCH_EXIT, process};
@@ -105,10 +105,22 @@ int add_persistent(uint64_t id, uint64_t which, const int* fds, unsigned count) 
   process->next = first_persistent;
   if (process->next) process->next->previous = process;
   first_persistent = process;
-  watch_fd(process->fds[PERSIST_PIDFD], EPOLLIN, &process->exit_watch);
-  watch_fd(process->fds[PERSIST_SUPERVISOR_WAKE], EPOLLIN, &process->wake_watch);
-  return 0;
+  if (is_running(process)) watch_fd(process->fds[PERSIST_PIDFD], EPOLLIN, &process->exit_watch);
+  if (fds[PERSIST_SUPERVISOR_WAKE] >= 0) watch_fd(fds[PERSIST_SUPERVISOR_WAKE], EPOLLIN, &process->wake_watch);
+  return NULL;
 }
+
+int add_persistent(uint64_t id, uint64_t which, const int* fds, unsigned count) {
+  int by_kind[PERSIST_FD_COUNT];
+  unsigned taken = 0;
+  for (int at = 0; at < PERSIST_FD_COUNT; at++) by_kind[at] = (which >> at) & 1 && taken < count ? fds[taken++] : -1;
+  const char* why = has_required_fds(by_kind) ? link_process(id, by_kind) : "missing descriptor";
+  if (!why) return 0;
+  reject(by_kind, why);
+  return -1;
+}
+
+const char* restore_persistent(uint64_t id, const int fds[PERSIST_FD_COUNT]) { return link_process(id, fds); }
 
 // ---- input
 

@@ -28,6 +28,9 @@ struct persistent_process* find_persistent(uint64_t id);
 // Adds a process and takes ownership of its descriptors. Returns -1 without taking them if the process cannot be
 // persisted: it is killed and the server is notified.
 int add_persistent(uint64_t id, uint64_t which, const int* fds, unsigned count);
+// Adds a process of the supervisor that this one replaces, whose resources may be released already. Returns NULL, or
+// the reason why the process cannot be restored; then the descriptors stay open.
+const char* restore_persistent(uint64_t id, const int fds[PERSIST_FD_COUNT]);
 // Writes input from the ring as far as possible. The rest waits until stdin is writable.
 void write_input(struct persistent_process* process);
 // Called when the server added input or requested to close stdin.

@@ -31,6 +31,10 @@ long long liveness_deadline_ms(void) { return liveness_timeout > 0 ? last_messag
 
 long long liveness_timeout_ms(void) { return liveness_timeout; }
 
+int retained_listener(void) { return listener; }
+
+void restore_listener(int fd) { listener = fd; }
+
 int open_channel(void) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) return -1;
@@ -129,6 +133,7 @@ static int handle_packet(const struct supervisor_packet* packet, const int* fds,
   switch (packet->type) {
     case SUPERVISOR_HELLO:
       liveness_timeout = (long long)packet->value;
+      set_give_up_after(packet->id);
       send_restored();
       return 0;
     case SUPERVISOR_LISTENER:

@@ -11,6 +11,11 @@ void close_channel(void);
 void read_packets(void);
 void send_handoff(void);
 
+// Listening socket of the servers; -1 before the first server has sent it.
+int retained_listener(void);
+// Continues with the listening socket of the supervisor that this one replaces.
+void restore_listener(int fd);
+
 // Number of starts in flight. A dead child may be one of them.
 unsigned starts_in_flight(void);
 // Time at which a silent server counts as hung; 0: never.

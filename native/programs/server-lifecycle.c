@@ -17,42 +17,60 @@
 #include "server-channel.h"
 #include "service-state.h"
 #include "supervisor-orphans.h"
+#include "supervisor-upgrade.h"
 
 #define CRASH_WINDOW_MS 60000
-// Restart delay after the second crash within CRASH_WINDOW_MS, doubled with each further crash.
+// Restart delay after the second crash in a row, doubled with each further crash.
 #define FIRST_BACKOFF_MS 100
-#define MAX_BACKOFF_MS 800
 // Time after which a server that does not complete a handoff is killed. The server's own timeout is shorter
 // (src/server/server-config.ts).
 #define HANDOFF_TIMEOUT_MS 10000
 // Shorter for a hung server, which is unlikely to respond.
 #define HUNG_HANDOFF_TIMEOUT_MS 1000
 
+static struct server_history history;
+
 static struct {
   char** command;
   sigset_t mask;
-  char instance[16];         // random id of this supervisor
-  unsigned long generation;  // number of servers started
+  long max_backoff_ms;
+  int is_upgradable;
   pid_t pid;
   int has_been_ready;  // a server was ready once
+  long long ready_at_ms;
   int is_ready;
   int is_stopping;
   int is_handing_off;
   int needs_handoff;     // SIGHUP arrived during startup: hand off once ready
   long long kill_at_ms;  // 0: not scheduled
   long long start_at_ms;
-  long long crashes[MAX_CRASH_LIMIT];
-  unsigned crash_count, crash_limit;
 } server;
 
-void configure_server(char** command, const sigset_t* mask, unsigned crash_limit) {
+void configure_server(const struct server_options* options) {
   unsigned random = 0;
   if (getrandom(&random, sizeof random, GRND_NONBLOCK) != sizeof random)
     random = (unsigned)now_ms() ^ (unsigned)getpid();
-  snprintf(server.instance, sizeof server.instance, "%08x", random);
-  server.command = command;
-  server.mask = *mask;
-  server.crash_limit = crash_limit;
+  snprintf(history.instance, sizeof history.instance, "%08x", random);
+  server.command = options->command;
+  server.mask = *options->mask;
+  server.max_backoff_ms = options->max_backoff_ms;
+  server.is_upgradable = options->is_upgradable;
+  for (int number = 1; number <= 64; number++)
+    if (sigismember(options->mask, number) == 1) history.signal_mask |= (uint64_t)1 << (number - 1);
+}
+
+void restore_server_history(const struct server_history* restored) {
+  history = *restored;
+  server.has_been_ready = 1;
+  sigemptyset(&server.mask);
+  for (int number = 1; number <= 64; number++)
+    if ((history.signal_mask >> (number - 1)) & 1) sigaddset(&server.mask, number);
+}
+
+const struct server_history* server_history(void) { return &history; }
+
+void set_give_up_after(uint64_t crashes) {
+  history.give_up_after = crashes > MAX_CRASH_LIMIT ? MAX_CRASH_LIMIT : (int64_t)crashes;
 }
 
 pid_t server_pid(void) { return server.pid; }
@@ -67,7 +85,7 @@ static void run_server(int channel, pid_t supervisor) {
   sigprocmask(SIG_SETMASK, &server.mask, NULL);
   signal(SIGPIPE, SIG_DFL);
   fcntl(channel, F_SETFD, 0);
-  snprintf(text, sizeof text, "%d:%s:%lu", channel, server.instance, server.generation);
+  snprintf(text, sizeof text, "%d:%s:%llu", channel, history.instance, (unsigned long long)history.generation);
   setenv("PROCWIRE_SUPERVISOR", text, 1);
   snprintf(text, sizeof text, "%d", (int)supervisor);
   setenv("PROCWIRE_WATCHDOG", text, 1);
@@ -80,7 +98,7 @@ static void run_server(int channel, pid_t supervisor) {
 void start_server(void) {
   int channel = open_channel();
   pid_t supervisor = getpid();
-  server.generation++;
+  history.generation++;
   pid_t pid = channel < 0 ? -1 : fork();
   if (pid == 0) run_server(channel, supervisor);
   int err = errno;
@@ -99,6 +117,12 @@ void start_server(void) {
   server.kill_at_ms = 0;
 }
 
+// Starts the next server, below the supervisor that is installed now.
+static void restart_server(void) {
+  if (server.is_upgradable) upgrade_supervisor(server.command, &server.mask, server.max_backoff_ms);
+  start_server();
+}
+
 // ---- handoff
 
 static void request_handoff(long long timeout_ms) {
@@ -109,7 +133,12 @@ static void request_handoff(long long timeout_ms) {
 }
 
 void hand_off(void) {
-  if (server.pid <= 0 || server.is_handing_off || server.is_stopping) return;
+  if (server.is_handing_off || server.is_stopping) return;
+  if (server.pid <= 0) {
+    // The user has probably repaired the cause of the crashes.
+    server.start_at_ms = now_ms();
+    return;
+  }
   // A starting server may still run the old executable, so it has to hand off as well.
   server.needs_handoff = !server.is_ready;
   if (server.needs_handoff) return;
@@ -120,6 +149,7 @@ void hand_off(void) {
 void on_server_ready(void) {
   server.is_ready = 1;
   server.has_been_ready = 1;
+  server.ready_at_ms = now_ms();
   report_service_state(SERVICE_READY);
   if (server.needs_handoff) hand_off();
 }
@@ -135,16 +165,16 @@ static int shut_down_with(int status) {
 // Returns true if the server crashed too often. Otherwise schedules the next start.
 static int record_crash(void) {
   long long now = now_ms();
-  server.crashes[server.crash_count++ % MAX_CRASH_LIMIT] = now;
-  unsigned recent = 0;
+  int64_t recent = 0;
+  history.crashes[history.crash_count++ % MAX_CRASH_LIMIT] = now;
   for (int at = 0; at < MAX_CRASH_LIMIT; at++)
-    if (server.crashes[at] > 0 && now - server.crashes[at] < CRASH_WINDOW_MS) recent++;
-  if (recent >= server.crash_limit) return 1;
-  long pause = 0;
-  for (unsigned crash = 1; crash < recent && pause < MAX_BACKOFF_MS; crash++)
-    pause = pause ? 2 * pause : FIRST_BACKOFF_MS;
-  // Tests with a higher limit run without delays.
-  server.start_at_ms = now + (server.crash_limit > MAX_CRASHES_PER_MINUTE ? 0 : pause);
+    if (history.crashes[at] > 0 && now - history.crashes[at] < CRASH_WINDOW_MS) recent++;
+  if (history.give_up_after > 0 && recent >= history.give_up_after) return 1;
+  // A server that served longer than the longest delay was not part of a crash loop.
+  if (server.is_ready && now - server.ready_at_ms > MAX_BACKOFF_MS) history.backoff_ms = 0;
+  server.start_at_ms = now + history.backoff_ms;
+  history.backoff_ms = history.backoff_ms > 0 ? 2 * history.backoff_ms : FIRST_BACKOFF_MS;
+  if (history.backoff_ms > server.max_backoff_ms) history.backoff_ms = server.max_backoff_ms;
   return 0;
 }
 
@@ -159,7 +189,7 @@ static int on_server_exit(int status) {
   if (!was_handing_off && WIFEXITED(status) && WEXITSTATUS(status) == 0) return shut_down_with(status);
   kill_non_persistent();
   if (was_handing_off) {
-    start_server();
+    restart_server();
     return -1;
   }
   char how[64];
@@ -167,13 +197,18 @@ static int on_server_exit(int status) {
   else snprintf(how, sizeof how, "exited with code %d", WEXITSTATUS(status));
   if (record_crash()) {
     fprintf(stderr,
-            "procwire: server %s, %u crashes within a minute; supervisor gives up and terminates all processes\n", how,
-            server.crash_limit);
+            "procwire: server %s, %lld crashes within a minute; supervisor gives up and terminates all processes\n",
+            how, (long long)history.give_up_after);
     shut_down_with(status);
     return 1;
   }
-  fprintf(stderr, "procwire: server %s; supervisor restarts it\n", how);
-  if (server.start_at_ms <= now_ms()) start_server();
+  long long delay = server.start_at_ms - now_ms();
+  if (delay <= 0) {
+    fprintf(stderr, "procwire: server %s; supervisor restarts it\n", how);
+    restart_server();
+  } else {
+    fprintf(stderr, "procwire: server %s; supervisor restarts it in %lld ms\n", how, delay);
+  }
   return -1;
 }
 
@@ -216,7 +251,7 @@ void on_server_timer(void) {
     kill(server.pid, SIGKILL);
     server.kill_at_ms = 0;
   }
-  if (is_due(server.start_at_ms)) start_server();
+  if (is_due(server.start_at_ms)) restart_server();
   if (!is_due(server_deadline_ms())) return;
   // Received packets may not be read yet.
   read_packets();

@@ -11,6 +11,10 @@ enum service_state { SERVICE_READY = 'r', SERVICE_RELOADING = 'l', SERVICE_STOPP
 
 // Removes the pipe from the environment, so that no other process inherits it.
 void open_service_state(void);
+// Write end of the pipe; -1: none.
+int service_state_fd(void);
+// Continues with the pipe of the supervisor that this one replaces.
+void restore_service_state(int fd);
 // No-op without a service manager.
 void report_service_state(enum service_state state);
 

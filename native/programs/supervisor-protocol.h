@@ -19,7 +19,8 @@
 
 enum supervisor_message_type {
   // Sent by the server.
-  SUPERVISOR_HELLO = 1,     // value: liveness timeout in milliseconds; 0: none
+  // value: liveness timeout in milliseconds, id: crashes within a minute after which the supervisor gives up; 0: none
+  SUPERVISOR_HELLO = 1,
   SUPERVISOR_LISTENER = 2,  // with the listening socket
   SUPERVISOR_STARTING = 3,  // a start begins; PERSIST or START_FAILED follows
   SUPERVISOR_PERSIST = 4,   // with descriptors; value: bit set of persistent_fd

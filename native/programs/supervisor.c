@@ -1,4 +1,5 @@
-// supervisor [--max-crashes N] PROGRAM [ARGUMENT...]
+// supervisor [--max-backoff-ms N] [--upgradable] [--restore-state FD] PROGRAM [ARGUMENT...]
+// supervisor --check-state FD
 //
 // Runs a server below the watchdogs (watchdog.c) and replaces it: at once after a crash or a hang, and on SIGHUP with
 // the executable that is now at the same path. The supervisor holds everything that survives a server: its listening
@@ -11,6 +12,10 @@
 //
 // The server is a child of the supervisor. They communicate through a socket named in PROCWIRE_SUPERVISOR as
 // FD:INSTANCE:GENERATION, and the server sends heartbeats.
+//
+// With --upgradable, PROGRAM prints the path of its supervisor if PROCWIRE_SUPERVISOR is "locate". If that file
+// changed, the supervisor replaces itself between two servers: it executes the file with --restore-state
+// (supervisor-upgrade.c).
 //
 // This file contains the signals and the event loop. See persistent-process.c for the processes, server-lifecycle.c for
 // the server, server-channel.c for packets and supervisor-orphans.c for orphans.
@@ -25,13 +30,16 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "close-fd.h"
 #include "epoll-watch.h"
 #include "monotonic-clock.h"
 #include "persistent-process.h"
+#include "private-process.h"
 #include "server-channel.h"
 #include "server-lifecycle.h"
 #include "service-state.h"
 #include "supervisor-orphans.h"
+#include "supervisor-state.h"
 
 #define POLL_INTERVAL_MS 100
 #define MAX_TIMEOUT_MS 60000
@@ -118,18 +126,52 @@ static int open_signals(sigset_t* before) {
   return signalfd(-1, &taken, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
-int main(int argc, char** argv) {
-  char** command = argv + 1;
-  // Tests crash the server more often.
-  int crash_limit = MAX_CRASHES_PER_MINUTE;
-  if (argc > 3 && strcmp(argv[1], "--max-crashes") == 0) {
-    crash_limit = atoi(argv[2]);
-    command += 2;
+#define USAGE "usage: supervisor [--max-backoff-ms N] [--upgradable] [--restore-state FD] PROGRAM [ARGUMENT...]\n"
+
+struct arguments {
+  char** command;
+  long max_backoff_ms;
+  int is_upgradable;
+  int restored_state;  // -1: none
+  int checked_state;   // -1: none
+};
+
+// Returns -1 if the arguments are invalid.
+static int parse_arguments(char** argv, struct arguments* arguments) {
+  *arguments = (struct arguments){.max_backoff_ms = MAX_BACKOFF_MS, .restored_state = -1, .checked_state = -1};
+  char** next = argv + 1;
+  for (; *next && strncmp(*next, "--", 2) == 0; next++) {
+    if (strcmp(*next, "--upgradable") == 0) {
+      arguments->is_upgradable = 1;
+      continue;
+    }
+    const char* name = *next++;
+    if (!*next) return -1;
+    if (strcmp(name, "--max-backoff-ms") == 0) arguments->max_backoff_ms = atol(*next);
+    else if (strcmp(name, "--restore-state") == 0) arguments->restored_state = atoi(*next);
+    else if (strcmp(name, "--check-state") == 0) arguments->checked_state = atoi(*next);
+    else return -1;
   }
-  if (argc < 2 || !*command || crash_limit < 1 || crash_limit > MAX_CRASH_LIMIT) {
-    fprintf(stderr, "usage: supervisor [--max-crashes N] PROGRAM [ARGUMENT...]\n");
+  arguments->command = next;
+  return (*next || arguments->checked_state >= 0) && arguments->max_backoff_ms >= 0 ? 0 : -1;
+}
+
+// Reports whether this executable can take over the state of the running supervisor.
+static int check_state(int state) {
+  const char* why = open_watches() < 0 ? strerror(errno) : load_state(state);
+  if (why) fprintf(stderr, "procwire: cannot read the state of the running supervisor: %s\n", why);
+  return why ? 1 : 0;
+}
+
+int main(int argc, char** argv) {
+  (void)argc;
+  struct arguments arguments;
+  if (parse_arguments(argv, &arguments) < 0) {
+    fprintf(stderr, USAGE);
     return 2;
   }
+  if (arguments.checked_state >= 0) return check_state(arguments.checked_state);
+  make_process_private();
   watchdog = getppid();
   if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
     fprintf(stderr, "procwire: cannot adopt orphans: %s\n", strerror(errno));
@@ -144,7 +186,19 @@ int main(int argc, char** argv) {
     return 126;
   }
   watch_fd(signals, EPOLLIN, &signals_watch);
-  configure_server(command, &before, (unsigned)crash_limit);
+  const struct server_options options = {arguments.command, &before, arguments.max_backoff_ms, arguments.is_upgradable};
+  configure_server(&options);
+  if (arguments.restored_state >= 0) {
+    const char* why = load_state(arguments.restored_state);
+    if (why) {
+      fprintf(stderr, "procwire: cannot read the state of the replaced supervisor: %s\n", why);
+      return 126;
+    }
+    close_fd(&arguments.restored_state);
+    fprintf(stderr, "procwire: supervisor replaced by %s\n", argv[0]);
+    for (struct persistent_process* process = first_persistent; process; process = process->next) write_input(process);
+    reap_orphans();
+  }
   start_server();
   return serve(signals);
 }

@@ -45,6 +45,7 @@
 #include "../process/tree-tag-values.h"
 #include "close-fd.h"
 #include "monotonic-clock.h"
+#include "private-process.h"
 #include "sd-notify.h"
 #include "server-cgroup.h"
 
@@ -413,6 +414,7 @@ int main(int argc, char** argv) {
     fprintf(stderr, "usage: watchdog [--shutdown-timeout-ms N] [--forward-state] [--] PROGRAM [ARGUMENT...]\n");
     return 2;
   }
+  make_process_private();
   adopt_orphans();
 
   // Signals are received with sigwaitinfo: no handler, no race with fork. Signals that cannot be blocked, or mean that

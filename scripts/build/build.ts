@@ -6,6 +6,7 @@ import { basename } from "node:path";
 import { createInterface } from "node:readline";
 import { text } from "node:stream/consumers";
 import { build, type Plugin } from "esbuild";
+import { writePlainDeclarations } from "./plain-declarations.ts";
 
 const startedAt = new Date();
 rmSync("dist", { recursive: true, force: true });
@@ -46,18 +47,22 @@ await build({
   logLevel: "warning",
 });
 
-const run = (...args: string[]) => execFileSync(process.execPath, args, { stdio: ["ignore", "ignore", "inherit"] });
-run("node_modules/typescript/bin/tsc", "-p", "tsconfig.build.json");
+const runScript = (...args: string[]) =>
+  execFileSync(process.execPath, args, { stdio: ["ignore", "ignore", "inherit"] });
+runScript("node_modules/typescript/bin/tsc", "-p", "tsconfig.build.json");
+writePlainDeclarations("dist");
 writePlainArrays();
-run("scripts/build/build-browser.ts");
-run("scripts/build/build-web.ts");
+runScript("scripts/build/build-browser.ts");
+runScript("scripts/build/build-web.ts");
 
-// The build stores V8's code cache of each command next to its bundle for later runs.
+// The build stores V8's code cache of each command next to its bundle for later runs. Each run adds the functions it calls.
 for (const command of commands) {
   const name = basename(command, ".ts");
-  if (name === "serve") await serveOnce();
-  else await waitForExit(start(name, "--help"));
+  if (name !== "serve") await run(name, "--help");
 }
+await run("run", "--", "true");
+await serveOnce();
+await useServer();
 
 // bin/procwire runs the bundle while no source is newer than this file. A source changed during the build is newer.
 writeFileSync("dist/stamp", `${startedAt.toISOString()}\n`);
@@ -86,6 +91,30 @@ async function serveOnce(): Promise<void> {
   socket.close();
   server.kill();
   await waitForExit(server);
+}
+
+/** Uses a server with the most frequent commands. The server itself stores no code cache. */
+async function useServer(): Promise<void> {
+  const server = spawn(process.execPath, [
+    "bin/main.cjs",
+    "dist/bin/procwire.cjs",
+    "serve",
+    "--listen",
+    "ws://127.0.0.1:0",
+  ]);
+  const [url] = await once(createInterface({ input: server.stdout }), "line");
+  await run("run", "--connect", url, "--", "true");
+  await run("run", "--detach", "--name", "build", "--connect", url, "--", "sleep", "60");
+  await run("ps", "--connect", url);
+  await run("logs", "--connect", url, "build");
+  await run("kill", "--connect", url, "build");
+  await run("wait", "--connect", url, "build").catch(() => undefined);
+  server.kill();
+  await once(server, "exit");
+}
+
+async function run(...args: string[]): Promise<void> {
+  await waitForExit(start(...args));
 }
 
 function start(...args: string[]) {

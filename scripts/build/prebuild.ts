@@ -35,13 +35,19 @@ export interface PrebuildOptions {
   out: string;
   /** Cache directory of zig for these sources. */
   objects: string;
+  /** Called after each platform. */
+  log?: (text: string) => void;
 }
 
 /** Builds for all platforms, as many at a time as there are processors. */
 export async function prebuild(options: PrebuildOptions, platforms = PLATFORMS): Promise<void> {
   const waiting = [...platforms];
+  let compiled = 0;
   const worker = async () => {
-    for (let next = waiting.shift(); next; next = waiting.shift()) await prebuildOne(options, next);
+    for (let next = waiting.shift(); next; next = waiting.shift()) {
+      await prebuildOne(options, next);
+      options.log?.(`compiled ${next.name} (${++compiled} of ${platforms.length})`);
+    }
   };
   await Promise.all(Array.from({ length: availableParallelism() }, worker));
 }

@@ -5,7 +5,9 @@ import { execFileSync, spawnSync } from "node:child_process";
  * identically. Without clang-format the check is skipped with a warning; in CI that is an error.
  */
 export function checkCFormat(): string | null {
-  const files = execFileSync("git", ["ls-files", "*.c", "*.cc", "*.h"], { encoding: "utf8" }).trim().split("\n");
+  const files = execFileSync("git", ["ls-files", "*.c", "*.cc", "*.h", "*.hpp"], { encoding: "utf8" })
+    .trim()
+    .split("\n");
   const ran = spawnSync("clang-format", ["--dry-run", "-Werror", ...files], { encoding: "utf8" });
   if (ran.status === 0) return null;
   if (!ran.error) return `${ran.stderr}\`clang-format -i\` on these files fixes it`;

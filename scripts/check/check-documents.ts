@@ -26,7 +26,7 @@ export function checkDocuments(): string | null {
     scripts: Record<string, string>;
     dependencies: Record<string, string>;
   };
-  for (const document of [...DOCUMENTS, ...globSync("docs/decisions/*.md")]) {
+  for (const document of [...DOCUMENTS, ...globSync("docs/**/*.md", { exclude: ["docs/style.md"] })]) {
     const text = readFileSync(document, "utf8");
     for (const [, path] of text.matchAll(
       /`((?:src|test|bench|native|bin|docs|examples|scripts|interop)\/[\w./-]*)`/g,

@@ -26,7 +26,15 @@ export const API_GROUPS: Readonly<Record<string, readonly string[]>> = {
     "ExecServerLaunchCommand",
   ],
   "Files and ports": [
-    ...["copyFiles", "CopyResult", "forwardPort", "forwardPortBack", "ForwardPortOptions", "ForwardedPort"],
+    ...[
+      "copyFiles",
+      "CopyResult",
+      "forwardPort",
+      "forwardPortBack",
+      "forwardSocks",
+      "ForwardPortOptions",
+      "ForwardedPort",
+    ],
   ],
   Errors: ["ExecServerError", "DisconnectedError", "RequestError", "TimeoutError"],
   Servers: [
@@ -44,6 +52,86 @@ export const API_GROUPS: Readonly<Record<string, readonly string[]>> = {
     ...["ExecServerEvent", "ExecServerOutput", "ExecExitedNotification", "ExecOutputDeltaNotification"],
     ...["ExecOutputStream", "ExecParams", "ExecResponse", "InitializeParams", "InitializeResponse"],
     ...["TerminateParams", "TerminateResponse", "WriteParams", "WriteResponse"],
+  ],
+};
+
+/** The names that `procwire/client` exports in addition, by task. */
+export const CLIENT_GROUPS: Readonly<Record<string, readonly string[]>> = {
+  "Connect from a browser": [
+    ...["connectFromBrowser", "BrowserClientOptions", "ExecServerClient", "ExecServerClientOptions", "CallOptions"],
+    ...["EnvironmentInfo", "Trace", "Extension"],
+  ],
+  "Types of processes": [
+    ...["RemoteBackend", "EnvPolicy", "SecretFilter", "SecretGuard", "SandboxType", "SandboxScope", "LimitName"],
+    ...["ListOptions", "PersistentOwner", "TtyState", "ProcessTree", "TreeEntry", "TreeUsage", "TerminateResult"],
+    ...["CloseStdinStatus", "ProcessStatus", "KillOptions", "DEFAULT_TERMINAL_SIZE", "ProcessConnections"],
+    ...[
+      "NetworkProxyConfig",
+      "NetworkPolicy",
+      "NetworkRequest",
+      "AskConsole",
+      "NetworkAnswer",
+      "UserAnswer",
+      "NetworkDecision",
+      "NetworkConnection",
+    ],
+  ],
+  "Types of output and input": [
+    ...["EventsOptions", "EventLogLimits", "OutputChunk", "ProcessOutputChunk", "Gap", "ReadParams", "ReadResult"],
+    ...["Snapshot", "LinesOptions", "StreamOptions", "WaitForOptions", "Match", "WaitParams", "WaitCondition"],
+    ...["CollectOptions", "CollectedOutput", "CommunicateResult", "WriteOptions", "DirectInput", "InputHistory"],
+    ...["InputData", "InputEntry", "WatchReceiver"],
+  ],
+  "Types of attachments and share links": [
+    ...["AttachRole", "SizeChange", "SizeHistory", "TerminalScreen", "ShareOptions", "ShareResult", "ShareEntry"],
+  ],
+  "Types of files": [
+    ...["RemoteFile", "DirectoryEntry", "FileMetadata", "MetadataOptions", "CreateDirectoryOptions", "RemoveOptions"],
+    ...["CopyOptions", "CommitOptions", "AttributeOptions", "PutContent", "ScanOptions", "PathScan", "ScannedEntry"],
+    ...[
+      "WalkOptions",
+      "WalkResult",
+      "CopyEndpoint",
+      "CopyDestination",
+      "CopyFilesOptions",
+      "CopyProblem",
+      "CopyTotals",
+    ],
+  ],
+  "Types of HTTP requests and ports": [
+    ...[
+      "RemoteHttp",
+      "HttpRequest",
+      "HttpResponse",
+      "RemoteForwards",
+      "RemoteListener",
+      "ForwardAddress",
+      "ForwardedPorts",
+      "Family",
+    ],
+    ...["ByteStream", "ByteStreamEvents"],
+  ],
+  "Types of errors": [
+    ...["ExecServerErrorCode", "SystemErrorCode", "ExecServerErrorDetails", "ErrorReason", "RequestErrorOptions"],
+    "WireError",
+  ],
+  "Types of the protocol": [
+    ...[
+      "MethodName",
+      "ParamsOf",
+      "ResultOf",
+      "ServerNotification",
+      "ServerNotificationName",
+      "ServerNotificationParams",
+      "ServerRequest",
+      "ServerRequestResult",
+      "HandleServerRequest",
+    ],
+    ...["ProtocolVersion", "SessionCallOptions", "ResendPolicy", "RequestId", "Message", "ChunkedMessage"],
+  ],
+  "Types of transports": [
+    ...["Connection", "ConnectionEvent", "WebSocketLike", "BytesDecoder", "InProcessServer", "InProcessClient"],
+    ...["InProcessConnection", "Clock", "Timer", "earliestEndMs"],
   ],
 };
 
@@ -74,6 +162,10 @@ export function apiDocument(): string {
     "# API reference",
     "",
     "Generated from the types and their comments by `npm run api-doc`. [client.md](client.md) and [embed.md](embed.md) have examples.",
+    "",
+    "| group | names |",
+    "|---|---|",
+    ...Object.entries(API_GROUPS).map(([group, names]) => `| ${link(group)} | ${names.map(link).join(", ")} |`),
   ];
   for (const [name, file, description] of ENTRIES) {
     const source = program.getSourceFile(file);
@@ -81,8 +173,7 @@ export function apiDocument(): string {
     if (!entry) throw new Error(`${file}: no exports`);
     const exported = new Map(checker.getExportsOfModule(entry).map((symbol) => [symbol.name, symbol]));
     lines.push("", `## ${name}`, "", description);
-    const groups = name === "procwire" ? Object.entries(API_GROUPS) : [["", [...exported.keys()].sort()] as const];
-    for (const [group, names] of groups) {
+    for (const [group, names] of groupsOf(name, [...exported.keys()])) {
       if (group !== "") lines.push("", `## ${group}`);
       for (const exportedName of names) {
         const symbol = exported.get(exportedName);
@@ -103,6 +194,24 @@ export function apiDocument(): string {
     // A second name of the same declaration, such as an alias of the v0 types.
     return exported.name === symbol.name ? [] : ["", `### ${exported.name}`, "", `Alias of \`${symbol.name}\`.`];
   }
+}
+
+/** Returns the names of an entry by group. The main entry has its own groups; new names of the client are the last group. */
+function groupsOf(entry: string, exported: readonly string[]): [group: string, names: readonly string[]][] {
+  if (entry === "procwire") return Object.entries(API_GROUPS);
+  if (entry !== "procwire/client") return [["", exported.toSorted()]];
+  const grouped = new Set([...Object.values(API_GROUPS), ...Object.values(CLIENT_GROUPS)].flat());
+  const rest = exported.filter((name) => !grouped.has(name) && !PROTOCOL_TABLE.has(name)).toSorted();
+  const present = Object.entries(CLIENT_GROUPS).map(([group, names]): [string, readonly string[]] => [
+    group,
+    names.filter((name) => exported.includes(name)),
+  ]);
+  return rest.length === 0 ? present : [...present, ["Other types", rest]];
+}
+
+/** Returns a link to a heading of this document. */
+function link(heading: string): string {
+  return `[${heading}](#${heading.toLowerCase().replaceAll(" ", "-")})`;
 }
 
 /** The method table and its schemas, which PROTOCOL.md documents. */
@@ -129,12 +238,16 @@ function described(name: string, symbol: ts.Symbol, checker: ts.TypeChecker): st
     const type = checker.getDeclaredTypeOfSymbol(symbol);
     const text = declaration.type.getText();
     const isInferred = /^(Infer|ParamsOf|ResultOf)</.test(text);
-    if (isInferred && type.flags & ts.TypeFlags.Object) lines.push("Object.", "", ...fieldsOf(type, checker));
-    else lines.push(`Type: ${code(isInferred ? typeText(type, checker) : text)}`);
-    // A class that is exported under another name.
-    if (type.isClass()) lines.push("", ...membersOf(checker.getPropertiesOfType(type), "", checker));
+    // `typeof` names a value that is not exported.
+    const isResolved = isInferred || /\btypeof\b/.test(text);
+    // A class that is exported under another name, with a value of the same name for its static members.
+    if (type.isClass()) lines.push(...aliasedClass(symbol, type, checker));
+    else if (isInferred && type.flags & ts.TypeFlags.Object) lines.push("Object.", "", ...fieldsOf(type, checker));
+    else lines.push(`Type: ${code(isResolved ? typeText(type, checker, ts.TypeFormatFlags.InTypeAlias) : text)}`);
   } else {
     const type = checker.getTypeOfSymbolAtLocation(symbol, declaration);
+    const record = recordText(declaration, type, checker);
+    if (record !== null) return [...lines, code(`${name}: ${record}`)];
     lines.push(
       signatures(type, checker)
         .map((signature) => code(`${name}${signature}`))
@@ -142,6 +255,25 @@ function described(name: string, symbol: ts.Symbol, checker: ts.TypeChecker): st
     );
   }
   return lines;
+}
+
+function aliasedClass(alias: ts.Symbol, type: ts.Type, checker: ts.TypeChecker): string[] {
+  const { valueDeclaration } = alias;
+  const value = valueDeclaration && checker.getTypeOfSymbolAtLocation(alias, valueDeclaration);
+  const statics = value ? membersOf(checker.getPropertiesOfType(value), "static ", checker) : [];
+  const doc = docOf(alias, checker) === "" ? docOf(type.symbol, checker) : "";
+  const members = membersOf(checker.getPropertiesOfType(type), "", checker);
+  return [...(doc === "" ? [] : [doc, ""]), "Class.", "", ...statics, ...members];
+}
+
+/** Returns the keys and the element type of a constant that `satisfies Record<string, T>`, or null for other constants. */
+function recordText(declaration: ts.Declaration, type: ts.Type, checker: ts.TypeChecker): string | null {
+  const initializer = ts.isVariableDeclaration(declaration) ? declaration.initializer : undefined;
+  if (!initializer || !ts.isSatisfiesExpression(initializer)) return null;
+  const [, element] = /^Record<string, (\w+)>$/.exec(initializer.type.getText()) ?? [];
+  if (element === undefined) return null;
+  const members = checker.getPropertiesOfType(type).map(({ name }) => `${name}: ${element}`);
+  return `{ ${members.join("; ")} }`;
 }
 
 /** Returns the fields of an object type that is inferred from a schema. */
@@ -216,17 +348,10 @@ function parameterText(parameter: ts.Symbol, checker: ts.TypeChecker): string {
   return `${rest}${name}${optional}: ${type}`;
 }
 
-/** Maximum length of an object type; longer types are shown by their keys. */
-const MAX_OBJECT_TEXT = 600;
-
-function typeText(type: ts.Type, checker: ts.TypeChecker): string {
-  const text = checker.typeToString(type, undefined, ts.TypeFormatFlags.NoTruncation);
-  if (/\b(InferFields|Flat)</.test(text)) return inferredText(type, checker);
-  if (text.length <= MAX_OBJECT_TEXT) return text;
-  return `{ ${checker
-    .getPropertiesOfType(type)
-    .map(({ name }) => name)
-    .join(", ")} }`;
+/** Returns a type in full. With `InTypeAlias`, the compiler writes out the members of a type that has a name. */
+function typeText(type: ts.Type, checker: ts.TypeChecker, flags = ts.TypeFormatFlags.None): string {
+  const text = checker.typeToString(type, undefined, ts.TypeFormatFlags.NoTruncation | flags);
+  return /\b(InferFields|Flat)</.test(text) ? inferredText(type, checker) : text;
 }
 
 /** Writes out a type that is inferred from a schema, which the compiler shows by its schema. */

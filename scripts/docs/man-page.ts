@@ -1,27 +1,27 @@
 /** `npm run -s man`: prints the manual page, which consists of the help texts. `npm run pack:all` adds it to the package. */
-import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
-import { resolve } from "node:path";
+import { connectHelp } from "../../src/cli/help/connect-help.ts";
+import { renderCommandList, renderHelp } from "../../src/cli/help/help-page.ts";
+import { COMMANDS } from "../../src/cli/main.ts";
 
 /** Returns the page in the format of man(7). */
-export function manPage(): string {
+export async function manPage(): Promise<string> {
   const { version, description }: { version: string; description: string } = JSON.parse(
     readFileSync("package.json", "utf8"),
   );
-  const help = readHelp();
-  const commands = Array.from(help.matchAll(/^ {2}([a-z][a-z-]*) {2}/gm), ([, name]) => name ?? "");
+  const loaded = await Promise.all(Object.values(COMMANDS).map((load) => load()));
+  const commands = await Promise.all(
+    loaded.flatMap(({ command }) => [command, ...Object.values(command.subcommands ?? {}).map((load) => load())]),
+  );
   const sections = [
     ["NAME", `procwire \\- ${escapeRoff(description)}`],
     ["SYNOPSIS", ".B procwire\n.I COMMAND\n[OPTIONS]"],
-    ["COMMANDS", verbatim(help)],
-    ...commands.map((name) => [`PROCWIRE ${name.toUpperCase()}`, verbatim(readHelp(name))]),
+    ["COMMANDS", verbatim(renderCommandList())],
+    ["CONNECTION OPTIONS", verbatim(connectHelp())],
+    ...commands.map(({ name, help }) => [`PROCWIRE ${name.toUpperCase()}`, verbatim(renderHelp(name, help))]),
   ];
   const title = `.TH PROCWIRE 1 "" "procwire ${version}" "User commands"`;
   return `${[title, ...sections.map(([name, text]) => `.SH ${name}\n${text}`)].join("\n")}\n`;
-}
-
-function readHelp(...command: string[]): string {
-  return execFileSync(resolve("bin", "procwire"), [...command, "--help"], { encoding: "utf8" });
 }
 
 /** Formats text with its line breaks. */
@@ -34,4 +34,4 @@ const escapeRoff = (line: string) =>
     .replaceAll("-", "\\-")
     .replace(/^(?=[.'])/, "\\&");
 
-if (import.meta.main) process.stdout.write(manPage());
+if (import.meta.main) process.stdout.write(await manPage());

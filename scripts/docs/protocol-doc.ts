@@ -11,9 +11,10 @@ import {
   PROTOCOL_VERSION,
   type ProtocolVersion,
   serverNotifications,
+  serverRequests,
 } from "../../src/protocol/methods.ts";
 import type { Schema } from "../../src/protocol/schema.ts";
-import { METHOD_TEXTS, NOTIFICATION_TEXTS } from "./protocol-texts.ts";
+import { METHOD_TEXTS, NOTIFICATION_TEXTS, SERVER_REQUEST_TEXTS } from "./protocol-texts.ts";
 
 export const PROTOCOL_DOCUMENT = fileURLToPath(new URL("../../PROTOCOL.md", import.meta.url));
 
@@ -92,7 +93,7 @@ Extended clients receive the machine-readable cause of an error as \`error.data.
 ${ERROR_REASONS.map((reason) => `\`${reason}\``).join(", ")}.`;
 
 /** Texts of all methods and notifications. Both tables must have an entry for every name. */
-const TEXTS: Readonly<Record<string, string>> = { ...METHOD_TEXTS, ...NOTIFICATION_TEXTS };
+const TEXTS: Readonly<Record<string, string>> = { ...METHOD_TEXTS, ...NOTIFICATION_TEXTS, ...SERVER_REQUEST_TEXTS };
 
 function entriesOf(version: ProtocolVersion, types: Map<string, Schema<unknown>>): string[] {
   const sections: string[] = [];
@@ -109,6 +110,13 @@ function entriesOf(version: ProtocolVersion, types: Map<string, Schema<unknown>>
         `Result: ${shape(result)}`,
       ].join("\n\n"),
     );
+  }
+  for (const [name, { version: of, params, result }] of Object.entries(serverRequests)) {
+    if (of !== version) continue;
+    collect(params, types);
+    collect(result, types);
+    const text = `Request of the server. ${TEXTS[name]}`;
+    sections.push([`### ${name}`, text, `Params: ${shape(params)}`, `Result: ${shape(result)}`].join("\n\n"));
   }
   const notifications = [
     ...Object.entries(serverNotifications).map(([name, entry]) => ["server", name, entry] as const),

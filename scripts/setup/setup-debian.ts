@@ -13,15 +13,19 @@ import { delimiter, join } from "node:path";
  * CPU architecture.
  */
 const DEFAULT_PACKAGES = [
-  ...["bubblewrap", "chromium", "less", "openssh-server", "openssl", "rsync", "strace", "tmux"],
+  ...["bubblewrap", "chromium", "curl", "less", "openssh-server", "openssl", "rsync", "strace", "tmux"],
   // Programs that send terminal queries.
   ...["vim", "vttest"],
   // Checks the format of C and C++.
   "clang-format",
   // Runs the service unit.
   "systemd",
+  // Plays recordings of version 2.
+  "asciinema",
   // Checks the metrics.
   "prometheus",
+  // The reference of `npm run bench:network`.
+  "tinyproxy-bin",
   // Shells with completion, and the reader of the manual page.
   ...["fish", "zsh", "groff-base"],
   // An arm64 Node in an emulator, with the libraries it is linked against.
@@ -34,6 +38,7 @@ const PROGRAM_NAMES: Readonly<Record<string, string>> = {
   "groff-base": "groff",
   prometheus: "promtool",
   "qemu-user-static": "qemu-aarch64-static",
+  "tinyproxy-bin": "tinyproxy",
 };
 
 /** Timeout of apt, so that an unresponsive mirror does not hang a test run. */

@@ -2,7 +2,7 @@
 // random moments and clients read and write. The script counts every line, write and exit; a missing one without a
 // reported gap is a loss.
 //
-//   npm run stress:supervisor -- --processes 500 --kills 20 --handoffs 20 --clients 20
+//   npm run stress:supervisor -- --processes 500 --kills 20 --handoffs 20 --upgrades 5 --clients 20
 //   npm run stress:supervisor -- --last-bytes 200        kill -9 while a process writes its last bytes and exits
 //   npm run stress:supervisor -- --supervisor-kills 200  kill -9 of the supervisor alone
 //   npm run stress:supervisor -- --all-kills 200         kill -9 of the supervisor, the server and both watchdogs at once
@@ -10,14 +10,16 @@
 import { parseArgs } from "node:util";
 import type { ExecServerClient } from "../../src/client/exec-server-client.ts";
 import type { ExecProcess } from "../../src/exec/exec-process.ts";
-import { isAlive } from "../../test/support/servers/serve.ts";
-import { persistentParams, SupervisedServer } from "../../test/support/servers/supervised-server.ts";
+import { isAlive, scratchDirectory } from "../../test/support/servers/serve.ts";
+import { installSupervisor, persistentParams, SupervisedServer } from "../../test/support/servers/supervised-server.ts";
 import { until } from "../../test/support/system/until.ts";
 
 export interface StressOptions {
   processes: number;
   kills: number;
   handoffs: number;
+  /** Handoffs that also replace the supervisor. */
+  upgrades: number;
   clients: number;
 }
 
@@ -103,7 +105,7 @@ class FollowedProcess {
   }
 }
 
-export async function stress({ processes, kills, handoffs, clients }: StressOptions): Promise<StressResult> {
+export async function stress({ processes, kills, handoffs, upgrades, clients }: StressOptions): Promise<StressResult> {
   const result: StressResult = {
     processesLost: 0,
     linesLostSilently: 0,
@@ -115,7 +117,8 @@ export async function stress({ processes, kills, handoffs, clients }: StressOpti
     lines: 0,
     unservedMs: [],
   };
-  await using server = await SupervisedServer.start();
+  using directory = scratchDirectory();
+  await using server = await SupervisedServer.upgradable(directory.path);
   const connected: ExecServerClient[] = [];
   for (let count = 0; count < clients; count++) connected.push(await server.connect());
   const all: FollowedProcess[] = [];
@@ -138,10 +141,15 @@ export async function stress({ processes, kills, handoffs, clients }: StressOpti
       await pause(20);
     }
   });
-  const events = shuffled([...Array(kills).fill("kill"), ...Array(handoffs).fill("handover")]);
+  const events = shuffled([
+    ...Array(kills).fill("kill"),
+    ...Array(handoffs).fill("handoff"),
+    ...Array(upgrades).fill("upgrade"),
+  ]);
   for (const event of events) {
     await pause(200 + Math.random() * 600);
     const former = await server.serverPid(pids);
+    if (event === "upgrade") installSupervisor(directory.path);
     const from = performance.now();
     if (event === "kill") process.kill(former, "SIGKILL");
     else process.kill(server.supervisorPid, "SIGHUP");
@@ -261,6 +269,7 @@ if (import.meta.main) {
       processes: { type: "string", default: "0" },
       kills: { type: "string", default: "20" },
       handoffs: { type: "string", default: "20" },
+      upgrades: { type: "string", default: "5" },
       clients: { type: "string", default: "20" },
       "last-bytes": { type: "string", default: "0" },
       "supervisor-kills": { type: "string", default: "0" },
@@ -274,6 +283,7 @@ if (import.meta.main) {
       processes: number(values.processes),
       kills: number(values.kills),
       handoffs: number(values.handoffs),
+      upgrades: number(values.upgrades),
       clients: number(values.clients),
     });
     const sorted = unservedMs.toSorted((a, b) => a - b);

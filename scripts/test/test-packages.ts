@@ -1,9 +1,10 @@
 /**
  * `npm run test:packages`: builds every package, then installs and runs them as a user does. Needs an npm registry for
- * zig, the checkers and the dependencies, and Debian's qemu for arm64 (`npm run setup:debian`).
+ * zig, the checkers, Bun, Deno and the dependencies, and Debian's qemu for arm64 (`npm run setup:debian`).
  */
 import { fileURLToPath } from "node:url";
 import { makeRelease } from "../build/pack-all.ts";
+import { installOnDemand } from "../setup/install-on-demand.ts";
 import { runTests } from "./run-tests.ts";
 
 process.chdir(fileURLToPath(new URL("../..", import.meta.url)));
@@ -11,6 +12,8 @@ process.chdir(fileURLToPath(new URL("../..", import.meta.url)));
 process.env.npm_config_userconfig ??= `${process.env.HOME}/.npmrc`;
 process.env.npm_config_cache ??= `${process.env.HOME}/.npm`;
 try {
+  const problem = installOnDemand({ directory: "prebuild/runtimes", what: "Bun and Deno" });
+  if (problem !== null) throw new Error(problem);
   await makeRelease();
 } catch (error) {
   process.stderr.write(`\nPACKAGES NOT TESTED: the build failed: ${error}\n\n`);

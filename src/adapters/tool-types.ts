@@ -1,8 +1,10 @@
 /** Types in the signatures of the adapters. */
 
+export type { NetworkTarget } from "../tools/network/network-texts.ts";
 export type {
   ApprovalAnswer,
   ApprovalRequest,
+  NetworkApproval,
   PromptCaller,
 } from "../tools/policy/approval.ts";
 export type { ShellChoice } from "../tools/policy/shell-choice.ts";

@@ -41,6 +41,8 @@ export interface HeadlessRunOptions {
   outputSchema?: Readonly<Record<string, unknown>> | undefined;
   /** Maximum number of model calls. The turn fails if it has not ended by then. */
   maxTurns?: number | undefined;
+  /** How a user raises `maxTurns`; ends the error message. */
+  maxTurnsHint?: string | undefined;
   /** Maximum usage, subagents included. The turn fails before the next model call once it is reached. */
   budgetTokens?: number | undefined;
   model: string;
@@ -145,6 +147,7 @@ class HeadlessRun {
       onHistory: recordItem,
       outputSchema: this.#options.outputSchema,
       maxModelCalls: this.#options.maxTurns,
+      callLimitHint: this.#options.maxTurnsHint,
       shouldContinue: (usage) => {
         const used = totalTokens(addUsage(usage, this.#subagentsUsage ?? NO_USAGE));
         if (budgetTokens !== undefined && used >= budgetTokens)

@@ -43,6 +43,8 @@ export interface TurnOptions {
   replyToText?: (text: string) => Promise<string | null>;
   /** Maximum number of model calls; the turn fails beyond it. */
   maxModelCalls?: number | undefined;
+  /** How a user raises `maxModelCalls`; ends the error message. */
+  callLimitHint?: string | undefined;
   /** Called before each further model call. If it throws, the turn fails. */
   shouldContinue?: ((usage: TokenUsage) => void) | undefined;
 }
@@ -51,6 +53,9 @@ export type TurnOutcome =
   | { type: "completed"; usage: TokenUsage; lastMessage: string | null; refusal: string | null }
   | { type: "failed"; usage: TokenUsage; error: Error }
   | { type: "interrupted"; usage: TokenUsage };
+
+/** Maximum warnings about unknown tools, because a model can invent any number of names. */
+const MAX_UNKNOWN_TOOLS = 20;
 
 /** The turn exceeded `maxModelCalls`. */
 export class ModelCallLimitError extends Error {
@@ -84,16 +89,20 @@ class RunningTurn {
   /** Tool calls that started during streaming and have no output in the history yet. */
   #calls: { call: FunctionCall; output: Promise<ToolOutput> }[] = [];
 
+  /** Names of unknown tools that a warning has reported. */
+  readonly #unknownTools = new Set<string>();
+
   constructor(options: TurnOptions) {
     this.#options = options;
   }
 
   async run(): Promise<TurnOutcome> {
-    const { signal, maxModelCalls = Number.POSITIVE_INFINITY } = this.#options;
+    const { signal, maxModelCalls = Number.POSITIVE_INFINITY, callLimitHint } = this.#options;
     try {
       for (let calls = 0; ; calls++) {
         if (calls >= maxModelCalls) {
-          throw new ModelCallLimitError(`the turn did not end within ${calls} model calls`);
+          const hint = callLimitHint === undefined ? "" : `; ${callLimitHint}`;
+          throw new ModelCallLimitError(`the turn did not end within ${calls} model calls${hint}`);
         }
         const items = await this.#requestAnswer();
         const toolCalls = items.filter((item) => item.type === "functionCall");
@@ -246,7 +255,10 @@ class RunningTurn {
   async #callTool(call: FunctionCall): Promise<ToolOutput> {
     const { name } = call;
     const tool = this.#options.tools.find((candidate) => candidate.definition.name === name);
-    if (!tool) return failedOutput(`unsupported call: ${name}`);
+    if (!tool) {
+      this.#warnUnknownTool(name);
+      return failedOutput(`unsupported call: ${name}`);
+    }
     const args = parseToolArguments(name, call.arguments);
     if (args.type === "mistaken") return failedOutput(args.message);
     if (tool.emitsOwnItems) {
@@ -259,6 +271,14 @@ class RunningTurn {
     const output = await this.#invoke(tool, args.value);
     this.#emit("item/completed", toolItem(id, name, args.value, output));
     return output;
+  }
+
+  /** Warns once per name. The model gets an error for each call. */
+  #warnUnknownTool(name: string): void {
+    if (this.#unknownTools.has(name) || this.#unknownTools.size >= MAX_UNKNOWN_TOOLS) return;
+    this.#unknownTools.add(name);
+    const { notify, threadId } = this.#options;
+    notify?.({ method: "warning", threadId, message: `the model called an unknown tool: ${name}` });
   }
 
   /** Emits the item of a command that did not start, because such a command has no events. */

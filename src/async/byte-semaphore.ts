@@ -1,5 +1,36 @@
 import type { MemoryBudget } from "./memory-budget.ts";
 
+/** Bounds bytes in flight. */
+export type ByteLimit = Pick<ByteSemaphore, "acquire" | "tryAcquire" | "hasWaiters">;
+
+/** Returns a limit that bounds one owner by `own`, within the `shared` limit of all owners. */
+export function nestedLimit(own: ByteSemaphore, shared: ByteSemaphore): ByteLimit {
+  const both = (first: () => void, second: () => void) => () => {
+    first();
+    second();
+  };
+  return {
+    async acquire(bytes, signal) {
+      const release = await own.acquire(bytes, signal);
+      try {
+        return both(await shared.acquire(bytes, signal), release);
+      } catch (error) {
+        release();
+        throw error;
+      }
+    },
+    tryAcquire(bytes) {
+      const release = own.tryAcquire(bytes);
+      const granted = release && shared.tryAcquire(bytes);
+      if (!granted) release?.();
+      return release && granted && both(granted, release);
+    },
+    get hasWaiters() {
+      return own.hasWaiters || shared.hasWaiters;
+    },
+  };
+}
+
 interface Waiter {
   bytes: number;
   grant: () => void;

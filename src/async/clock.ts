@@ -15,7 +15,7 @@ export interface Clock {
 }
 
 /** Maximum delay of a Node timer. Node fires a timer with a longer delay immediately. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
+export const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** Uses `process.uptime`, because loading `performance` takes 2% of the server's start. Browsers have only `performance`. */
 const elapsedMs =

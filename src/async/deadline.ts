@@ -1,7 +1,12 @@
+import { shareInstances } from "../base/shared-class.ts";
 import { type Clock, systemClock } from "./clock.ts";
 
 /** The error of a wait that exceeded its timeout. */
 export class TimeoutError extends Error {
+  static {
+    shareInstances(TimeoutError, "procwire.TimeoutError");
+  }
+
   override readonly name = "TimeoutError";
   readonly what: string;
   readonly timeoutMs: number;

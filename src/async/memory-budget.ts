@@ -1,28 +1,51 @@
 /** Frees at least `bytes` bytes if possible and releases them from the budget. */
 export type Reclaimer = (bytes: number) => void;
 
+/** Kinds of reclaimed memory, least valuable first. After the last one, `isFull` makes producers pause. */
+const RECLAIM_ORDER = ["closedProcesses", "caches", "liveProcesses", "detachedSessions"] as const;
+
+export type ReclaimOrder = (typeof RECLAIM_ORDER)[number];
+
 /**
  * Bytes of several components, counted against one limit. Each component charges its own bytes and decides how to react
  * at the limit: retained output is evicted, reads wait for free bytes, and producers pause while the budget is full.
  */
 export class MemoryBudget {
+  /** The configured maximum. */
   readonly maxBytes: number;
+  /** The limit in force: lower than the maximum while the machine has too little memory. */
+  #limitBytes: number;
   #bytes = 0;
   #isFull = false;
   #isReclaiming = false;
   /** Threshold of the next reclaim. Rises while nothing can be reclaimed, so that not every charge tries again. */
   #reclaimAboveBytes: number;
-  readonly #reclaimers: Reclaimer[] = [];
+  readonly #reclaimers: { order: ReclaimOrder; reclaim: Reclaimer }[] = [];
   readonly #waiting = new Map<() => void, number>();
   readonly #onFull = new Set<() => void>();
+  /** Bytes that may still be charged before `#onGrowth` is called. */
+  #growthBytes = Number.POSITIVE_INFINITY;
+  #onGrowth: (() => void) | null = null;
+  /** Bytes that may still be released before `#onRelease` is called. */
+  #releaseBytes = Number.POSITIVE_INFINITY;
+  #onRelease: (() => void) | null = null;
 
   constructor(maxBytes: number) {
     this.maxBytes = maxBytes;
+    this.#limitBytes = maxBytes;
     this.#reclaimAboveBytes = maxBytes;
   }
 
   get bytes(): number {
     return this.#bytes;
+  }
+
+  get limitBytes(): number {
+    return this.#limitBytes;
+  }
+
+  get isLowered(): boolean {
+    return this.#limitBytes < this.maxBytes;
   }
 
   /** True once reclaiming could not keep the limit; false again once one eighth of the budget is free. */
@@ -33,20 +56,25 @@ export class MemoryBudget {
   charge(bytes: number): void {
     this.#bytes += bytes;
     if (this.#bytes > this.#reclaimAboveBytes && !this.#isReclaiming) this.#reclaimToLowWater();
+    this.noteGrowth(bytes);
   }
 
   release(bytes: number): void {
     this.#bytes -= bytes;
-    if (this.#bytes <= this.maxBytes) this.#reclaimAboveBytes = this.maxBytes;
+    if (this.#bytes <= this.#limitBytes) this.#reclaimAboveBytes = this.#limitBytes;
     if (this.#isFull && this.#bytes <= this.#lowWaterBytes) this.#setFull(false);
     if (this.#waiting.size > 0 && !this.#isReclaiming) this.#wake();
+    this.#releaseBytes -= bytes;
+    if (this.#releaseBytes > 0) return;
+    this.#releaseBytes = Number.POSITIVE_INFINITY;
+    this.#onRelease?.();
   }
 
   /** Reports whether `bytes` more fit, after reclaiming if necessary. Does not charge them. */
   tryReserve(bytes: number): boolean {
-    const missing = this.#bytes + bytes - this.maxBytes;
+    const missing = this.#bytes + bytes - this.#limitBytes;
     if (missing > 0) this.#reclaim(missing);
-    return this.#bytes + bytes <= this.maxBytes;
+    return this.#bytes + bytes <= this.#limitBytes;
   }
 
   /** Calls `listener` once when `bytes` more fit. A second call with the same listener replaces the first. */
@@ -58,9 +86,39 @@ export class MemoryBudget {
     this.#waiting.delete(listener);
   }
 
-  /** Adds a reclaimer. Reclaimers run in the order of registration, so register the least valuable bytes first. */
-  addReclaimer(reclaim: Reclaimer): void {
-    this.#reclaimers.push(reclaim);
+  /** Adds a reclaimer. Reclaimers run by `order`, then in the order of registration. */
+  addReclaimer(order: ReclaimOrder, reclaim: Reclaimer): void {
+    this.#reclaimers.push({ order, reclaim });
+    this.#reclaimers.sort((a, b) => RECLAIM_ORDER.indexOf(a.order) - RECLAIM_ORDER.indexOf(b.order));
+  }
+
+  /** Sets the limit in force, at most `maxBytes`. Reclaims at once what exceeds it. */
+  setLimit(bytes: number): void {
+    this.#limitBytes = Math.min(bytes, this.maxBytes);
+    this.#reclaimAboveBytes = this.#limitBytes;
+    if (this.#bytes > this.#limitBytes) this.#reclaimToLowWater();
+    else if (this.#isFull && this.#bytes <= this.#lowWaterBytes) this.#setFull(false);
+    if (this.#waiting.size > 0) this.#wake();
+  }
+
+  /** Calls `listener` once, after `bytes` more bytes have been charged or noted. */
+  afterGrowth(bytes: number, listener: () => void): void {
+    this.#growthBytes = bytes;
+    this.#onGrowth = listener;
+  }
+
+  /** Calls `listener` once, after `bytes` more bytes have been released. */
+  afterRelease(bytes: number, listener: () => void): void {
+    this.#releaseBytes = bytes;
+    this.#onRelease = listener;
+  }
+
+  /** Counts bytes that are not charged, such as the memory of a new process, toward `afterGrowth`. */
+  noteGrowth(bytes: number): void {
+    this.#growthBytes -= bytes;
+    if (this.#growthBytes > 0) return;
+    this.#growthBytes = Number.POSITIVE_INFINITY;
+    this.#onGrowth?.();
   }
 
   /** Calls `listener` when `isFull` changes. Returns a function that unsubscribes. */
@@ -70,20 +128,20 @@ export class MemoryBudget {
   }
 
   get #lowWaterBytes(): number {
-    return this.maxBytes - this.maxBytes / 8;
+    return this.#limitBytes - this.#limitBytes / 8;
   }
 
   #reclaimToLowWater(): void {
     this.#reclaim(this.#bytes - this.#lowWaterBytes);
-    this.#reclaimAboveBytes = Math.max(this.maxBytes, this.#bytes + this.maxBytes / 16);
-    if (this.#bytes > this.maxBytes && !this.#isFull) this.#setFull(true);
+    this.#reclaimAboveBytes = Math.max(this.#limitBytes, this.#bytes + this.#limitBytes / 16);
+    if (this.#bytes > this.#limitBytes && !this.#isFull) this.#setFull(true);
     if (this.#waiting.size > 0) this.#wake();
   }
 
   #reclaim(bytes: number): void {
     const target = this.#bytes - bytes;
     this.#isReclaiming = true;
-    for (const reclaim of this.#reclaimers) if (this.#bytes > target) reclaim(this.#bytes - target);
+    for (const { reclaim } of this.#reclaimers) if (this.#bytes > target) reclaim(this.#bytes - target);
     this.#isReclaiming = false;
   }
 
@@ -95,7 +153,7 @@ export class MemoryBudget {
 
   #wake(): void {
     for (const [listener, bytes] of [...this.#waiting]) {
-      if (this.#bytes + bytes > this.maxBytes || !this.#waiting.delete(listener)) continue;
+      if (this.#bytes + bytes > this.#limitBytes || !this.#waiting.delete(listener)) continue;
       listener();
     }
   }

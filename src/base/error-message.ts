@@ -7,3 +7,11 @@ export function errorMessage(error: unknown): string {
 export function toError(error: unknown): Error {
   return error instanceof Error ? error : new Error(String(error));
 }
+
+/**
+ * Returns the message of any thrown value for a user, without the ` (os error 2)` behind system errors. The wire protocol and
+ * tool results have this number, which means nothing to a user.
+ */
+export function userMessage(error: unknown): string {
+  return errorMessage(error).replace(/ \(os error \d+\)/g, "");
+}

@@ -10,8 +10,13 @@ export interface ProcStat {
   session: number;
   userTicks: number;
   systemTicks: number;
+  /** CPU time of children that exited and that the process waited for. */
+  childUserTicks: number;
+  childSystemTicks: number;
   /** Clock ticks from boot to the start of the process. */
   startTime: number;
+  /** Resident memory in pages. */
+  residentPages: number;
 }
 
 /** Returns null if the text is not a complete `/proc/PID/stat` line. */
@@ -32,6 +37,9 @@ export function parseProcStat(text: string): ProcStat | null {
     session: Number(field(6)),
     userTicks: Number(field(14)),
     systemTicks: Number(field(15)),
+    childUserTicks: Number(field(16)),
+    childSystemTicks: Number(field(17)),
     startTime: Number(startTime),
+    residentPages: Number(field(24)),
   };
 }

@@ -1,6 +1,5 @@
-/** Returns a version 4 UUID. Browsers have `crypto.randomUUID` only in secure contexts. */
-export function randomUuid(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(16));
+/** Returns a version 4 UUID of 16 random bytes. Browsers have `crypto.randomUUID` only in secure contexts. */
+export function randomUuid(bytes: Uint8Array = crypto.getRandomValues(new Uint8Array(16))): string {
   bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x40;
   bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80;
   const hex = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");

@@ -1,21 +1,33 @@
 import type { ParseArgsConfig, parseArgs } from "node:util";
+import { type HelpPage, renderHelp } from "./help/help-page.ts";
+import type { CommandWords } from "./help/summaries.ts";
 import { parseOptions } from "./options/parse-options.ts";
+import type { Candidate, CompletedWords } from "./support/candidates.ts";
 import { UsageError } from "./usage-error.ts";
 
 export { UsageError } from "./usage-error.ts";
 
-/** A command of the CLI. `main.ts` has its name and summary. */
+/** A command of the CLI, or a subcommand. `summaries.ts` has its summary. */
 export interface Command {
+  readonly name: CommandWords;
+  readonly help: HelpPage;
+  /** All options that the command accepts, except `--help`. */
+  readonly options: OptionTable;
+  /** Loads the subcommands, by name. */
+  readonly subcommands?: Readonly<Record<string, () => Promise<Command>>>;
+  /** Returns candidates for the argument after these words, for shell completion. */
+  readonly complete?: ((words: CompletedWords) => Promise<Candidate[]>) | undefined;
   /** Takes the arguments after the command's name; resolves with the exit code. */
   run(argv: string[]): Promise<number>;
 }
 
 export interface CommandDefinition<O extends OptionTable> {
-  /** The whole text of `--help`. */
-  readonly help: string;
+  readonly name: CommandWords;
+  readonly help: HelpPage;
   readonly options: O;
   /** Whether the command accepts positional arguments. Default: true. */
   readonly takesArguments?: boolean;
+  readonly complete?: Command["complete"];
   run(values: OptionValues<O>, positionals: string[]): Promise<number>;
 }
 
@@ -30,17 +42,18 @@ export type PartialValues<O extends OptionTable> = {
 
 const HELP_OPTION = { help: { type: "boolean", short: "h" } } as const;
 
-/** Defines a command from its options and its help text. */
+/** Defines a command from its options and its help page. */
 export function defineCommand<const O extends OptionTable>(definition: CommandDefinition<O>): Command {
-  const { help, options, takesArguments = true } = definition;
+  const { name, help, options, takesArguments = true, complete } = definition;
   return {
+    name,
+    help,
+    options,
+    complete,
     async run(args) {
       const all = { ...options, ...HELP_OPTION };
       const { values, positionals } = parseOptions({ args, options: all, allowPositionals: takesArguments });
-      if ("help" in values && values.help) {
-        process.stdout.write(help);
-        return 0;
-      }
+      if ("help" in values && values.help) return printHelp(name, help);
       // `values` also has `help`, which the type of the command's own options lacks.
       return definition.run(values as OptionValues<O>, positionals);
     },
@@ -48,19 +61,23 @@ export function defineCommand<const O extends OptionTable>(definition: CommandDe
 }
 
 /** Defines a command that parses its own arguments. `parse` returns null to print the help. */
-export function defineParsedCommand<T>(definition: {
-  help(): string;
-  parse(argv: string[]): T | null;
-  run(options: T): Promise<number>;
-}): Command {
+export function defineParsedCommand<T>(
+  definition: Omit<Command, "run"> & { parse(argv: string[]): T | null; run(options: T): Promise<number> },
+): Command {
+  const { parse, run, ...rest } = definition;
   return {
+    ...rest,
     async run(argv) {
-      const options = definition.parse(argv);
-      if (options !== null) return definition.run(options);
-      process.stdout.write(definition.help());
-      return 0;
+      const options = parse(argv);
+      return options === null ? printHelp(rest.name, rest.help) : run(options);
     },
   };
+}
+
+/** Prints a help page. Returns the exit code 0. */
+export function printHelp(name: CommandWords, help: HelpPage): number {
+  process.stdout.write(renderHelp(name, help));
+  return 0;
 }
 
 /** Returns the single positional argument; `name` is its name in the help. */

@@ -1,9 +1,12 @@
 /** Worker thread that reads jobs for the console, because counting the rows of a large job would block the server. */
+import { existsSync } from "node:fs";
+import path from "node:path";
 import { parentPort, workerData } from "node:worker_threads";
 import { errorMessage } from "../base/error-message.ts";
 import { PACKAGE_PRICES } from "../fanout/cost/price-table.ts";
 import type { JobStore } from "../fanout/ledger/job-ledger.ts";
 import { JobsQueryService } from "../fanout/view/jobs-service.ts";
+import { packageRoot } from "../native/native-files.ts";
 import type { JobsLocation, JobsThreadRequest, JobsThreadResponse } from "./support/jobs-reader.ts";
 
 /** Maximum wait for an unreachable database, before the console shows an error. */
@@ -29,7 +32,15 @@ async function openService(): Promise<JobsQueryService> {
     store: await openStore(),
     prices: PACKAGE_PRICES,
     jobsHome: location.directory,
+    program: commandPath(),
   });
+}
+
+/** Returns the path of the `procwire` command of this installation, if there is one. */
+function commandPath(): string | undefined {
+  const root = packageRoot();
+  const command = root === null ? null : path.join(root, "bin", "procwire");
+  return command !== null && existsSync(command) ? command : undefined;
 }
 
 async function openStore(): Promise<JobStore> {

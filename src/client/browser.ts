@@ -1,5 +1,7 @@
 /** The client for browsers: every part that works without Node, over the browser's WebSocket. */
 
+import { checkOptions } from "../exec/options/option-schema.ts";
+import { browserOptions } from "./client-options.ts";
 import { DEFAULT_CONNECT_TIMEOUT_MS, ExecServerClient, type ExecServerClientOptions } from "./exec-server-client.ts";
 import { connectStandardWebSocket, type WebSocketLike } from "./rpc/browser-connection.ts";
 
@@ -18,11 +20,12 @@ export interface BrowserClientOptions extends ExecServerClientOptions {
  * @example
  * const client = await connectFromBrowser({ url: "ws://127.0.0.1:7070" });
  */
-export function connectFromBrowser(options: BrowserClientOptions): Promise<ExecServerClient> {
-  const { url, openSocket, connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS } = options;
+export async function connectFromBrowser(options: BrowserClientOptions): Promise<ExecServerClient> {
+  checkOptions("connectFromBrowser", options, browserOptions);
+  const { url, openSocket, connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS, ...clientOptions } = options;
   return ExecServerClient.connect(
     (signal) => connectStandardWebSocket({ url, connectTimeoutMs, signal, open: openSocket }),
-    options,
+    clientOptions,
   );
 }
 

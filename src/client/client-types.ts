@@ -14,6 +14,7 @@ export type { LimitName, ProcessLimits } from "../exec/backend/process-limits.ts
 export type * from "../exec/exec-process.ts";
 export type { EventLogLimits } from "../exec/log/event-log.ts";
 export type { SizeChange, SizeHistory } from "../exec/log/size-history.ts";
+export type { InputData } from "../exec/options/input-bytes.ts";
 export type { CollectedOutput, CollectOptions } from "../exec/run/collect-output.ts";
 export type { CommunicateResult } from "../exec/run/communicate.ts";
 export type { LinesOptions } from "../exec/run/lines.ts";
@@ -21,6 +22,7 @@ export type { RunOptions, RunResult } from "../exec/run/run-program.ts";
 export type { StreamOptions } from "../exec/run/stream-bytes.ts";
 export type { Match, WaitForOptions } from "../exec/wait/wait-for-output.ts";
 export type { ByteStream, ByteStreamEvents } from "../forward/byte-stream.ts";
+export type { ForwardAddress } from "../forward/forward-address.ts";
 export type { Message, RequestId, Trace } from "../protocol/envelope.ts";
 export type { RequestErrorOptions, WireError } from "../protocol/errors.ts";
 export type {
@@ -36,6 +38,7 @@ export type {
   Extension,
   environmentInfo,
   Family,
+  HandleServerRequest,
   MethodName,
   MethodSpec,
   methods,
@@ -46,8 +49,20 @@ export type {
   ServerNotification,
   ServerNotificationName,
   ServerNotificationParams,
+  ServerRequest,
+  ServerRequestResult,
   serverNotifications,
 } from "../protocol/methods.ts";
+export type {
+  AskConsole,
+  NetworkAnswer,
+  NetworkConnection,
+  NetworkDecision,
+  NetworkPolicy,
+  NetworkProxyConfig,
+  NetworkRequest,
+  UserAnswer,
+} from "../protocol/network/network-schemas.ts";
 export type { Fields, Infer, ObjectSchema, Schema } from "../protocol/schema.ts";
 export type {
   CopyDestination,
@@ -57,7 +72,7 @@ export type {
   CopyResult,
   CopyTotals,
 } from "./copy/copy-types.ts";
-export type { ConnectionState, ExecServerClientOptions, ShareOptions } from "./exec-server-client.ts";
+export type { ConnectionState, ExecServerClientOptions, KillOptions, ShareOptions } from "./exec-server-client.ts";
 export type { CommitOptions, RemoteFile } from "./files/remote-file.ts";
 export type {
   AttributeOptions,

@@ -4,18 +4,24 @@ import type { Connection } from "../connection/connection.ts";
 import { withCallErrors } from "../exec/call-error.ts";
 import type {
   CallOptions,
+  ProcessConnections,
   ProcessListing,
   ProcessTree,
+  ShareEntry,
   ShareResult,
   StartParams,
   TerminateMode,
   TerminateResult,
 } from "../exec/exec-process.ts";
 import type { EventLogLimits } from "../exec/log/event-log.ts";
+import type { InputData } from "../exec/options/input-bytes.ts";
+import { checkArgument, checkOptions, type OptionKind, text } from "../exec/options/option-schema.ts";
+import { checkCall } from "../exec/options/process-checks.ts";
 import type { Trace } from "../protocol/envelope.ts";
 import type { DisconnectedError } from "../protocol/errors.ts";
 import type { InProcessServer } from "../protocol/in-process.ts";
 import type { EnvironmentInfo, Extension, MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
+import { clientOptions, killOptions, shareOptions } from "./client-options.ts";
 import { RemoteFiles } from "./files/remote-files.ts";
 import { RemoteForwards } from "./network/remote-forwards.ts";
 import { RemoteHttp } from "./network/remote-http.ts";
@@ -27,19 +33,28 @@ import { type ExecServerEvent, V0Client } from "./process/v0-client.ts";
 import { InProcessChannel } from "./rpc/in-process-channel.ts";
 import { JsonRpcChannel } from "./rpc/json-rpc-channel.ts";
 import type { OpenChannel } from "./rpc/rpc-channel.ts";
-import { callOrExplain } from "./rpc/unsupported-method.ts";
+import { callInAnySession } from "./rpc/unsupported-method.ts";
 import { withConnectErrors } from "./session/connect-error.ts";
 import { DEFAULT_RECONNECT_POLICY, type ReconnectPolicy } from "./session/reconnect-policy.ts";
-import { ReconnectingSession, type SessionCallOptions, type SessionEvents } from "./session/reconnecting-session.ts";
+import type { SessionCallOptions, SessionOptions } from "./session/reconnecting-session.ts";
+import { ReopeningSession, type ReopeningSessionEvents } from "./session/reopening-session.ts";
 
 /** Timeouts of the v0 exec-server: long enough for a live server, short enough for a missing one. */
 export const DEFAULT_CONNECT_TIMEOUT_MS = 10_000;
 export const DEFAULT_INITIALIZE_TIMEOUT_MS = 10_000;
 
-/** State of the connection of a client. */
+/**
+ * State of the connection of a client.
+ *
+ * - `connected`: a session is open: the first one, the resumed one, or a new one in place of a lost one
+ * - `reconnecting`: the connection was lost; calls wait until the client has resumed the session
+ * - `sessionLost`: the session was lost with its processes; the next call opens a new session
+ * - `disconnected`: the session was lost and no new one follows; every call fails
+ */
 export type ConnectionState =
   | { type: "connected" }
   | { type: "reconnecting"; reason: string | null }
+  | { type: "sessionLost"; reason: string; error: DisconnectedError }
   | { type: "disconnected"; error: DisconnectedError };
 
 export interface ExecServerClientOptions {
@@ -50,10 +65,11 @@ export interface ExecServerClientOptions {
   /** Aborts the attempt to connect. `close` ends a connected client. */
   signal?: AbortSignal;
   /**
-   * Reconnects after a lost connection and resumes the session; existing process objects stay valid. `false` makes a
-   * loss final. Default: tries for 25 s, if the transport can be opened again.
+   * Reconnects after a lost connection and resumes the session; existing process objects stay valid. If the session is
+   * lost, the next call opens a new one. `false` makes a loss final. Default: tries for 25 s, if the transport can be
+   * opened again.
    */
-  reconnect?: boolean | Partial<ReconnectPolicy>;
+  reconnect?: boolean | Partial<ReconnectPolicy> | undefined;
   /** Resumes the session of an earlier client instead of opening a new one. */
   resumeSessionId?: string | undefined;
   /** With `resumeSessionId`: resumes the session even if another connection has it; that connection is closed. */
@@ -70,6 +86,13 @@ export interface ExecServerClientOptions {
   trace?: (() => Trace | undefined) | undefined;
   clock?: Clock;
   newId?: () => string;
+}
+
+/** How `kill` ends a process: a signal is sent, a mode terminates the process tree. Default: mode force. */
+export interface KillOptions {
+  /** Signal name such as `SIGTERM`. Excludes `mode`. */
+  signal?: string | undefined;
+  mode?: TerminateMode | undefined;
 }
 
 export interface ShareOptions extends CallOptions {
@@ -106,17 +129,18 @@ export class ExecServerClient implements AsyncDisposable {
   readonly forwards: RemoteForwards;
   readonly #v0Client: V0Client;
   readonly #onState: (state: ConnectionState) => void;
-  #session: ReconnectingSession | null = null;
+  readonly #sessions: ReopeningSession;
 
   protected constructor(options: ExecServerClientOptions) {
-    const session = () => this.#open;
     const newId = options.newId ?? randomUuid;
     const clock = options.clock ?? systemClock;
-    this.backend = new RemoteBackend({ session, clock, newId, logLimits: options.logLimits });
-    this.files = new RemoteFiles(session, newId, clock);
-    this.http = new RemoteHttp(session, newId);
-    this.forwards = new RemoteForwards(session, newId);
-    this.#v0Client = new V0Client(session);
+    const sessions = new ReopeningSession(this.#events());
+    this.#sessions = sessions;
+    this.backend = new RemoteBackend({ sessions, clock, newId, logLimits: options.logLimits });
+    this.files = new RemoteFiles(sessions, newId, clock);
+    this.http = new RemoteHttp(sessions, newId);
+    this.forwards = new RemoteForwards(sessions, newId);
+    this.#v0Client = new V0Client(sessions);
     this.#onState = options.onConnectionState ?? (() => undefined);
   }
 
@@ -131,7 +155,7 @@ export class ExecServerClient implements AsyncDisposable {
     options: ExecServerClientOptions = {},
   ): Promise<ExecServerClient> {
     const connect: OpenChannel = async (events, signal) => new JsonRpcChannel(await open(signal), events);
-    return ExecServerClient.withTransport({ connect, canReconnect: true }, options);
+    return ExecServerClient.withTransport({ connect, canReconnect: true }, options, "connect");
   }
 
   /**
@@ -142,51 +166,42 @@ export class ExecServerClient implements AsyncDisposable {
    */
   static connectInProcess(server: InProcessServer, options: ExecServerClientOptions = {}): Promise<ExecServerClient> {
     const connect: OpenChannel = async (events) => new InProcessChannel(server, events);
-    return ExecServerClient.withTransport({ connect, canReconnect: false }, options);
+    return ExecServerClient.withTransport({ connect, canReconnect: false }, options, "connectInProcess");
   }
 
   /** @internal */
   protected static async withTransport(
     transport: ClientTransport,
     options: ExecServerClientOptions,
+    operation: string,
+    schema: OptionKind = clientOptions,
   ): Promise<ExecServerClient> {
+    checkOptions(operation, options, schema);
     const client = new ExecServerClient(options);
-    const settings = {
-      connect: transport.connect,
-      clientName: options.clientName ?? "procwire",
-      initializeTimeoutMs: options.initializeTimeoutMs ?? DEFAULT_INITIALIZE_TIMEOUT_MS,
-      reconnect: transport.canReconnect ? reconnectPolicy(options.reconnect) : null,
-      clock: options.clock ?? systemClock,
-      resumeSessionId: options.resumeSessionId ?? null,
-      takeOver: options.takeOver ?? false,
-      trace: options.trace,
-    };
-    const open = () => ReconnectingSession.open(settings, client.#listener(), options.signal);
-    client.#session = await withConnectErrors(open, options.signal);
-    client.#onState({ type: "connected" });
+    const open = () => client.#sessions.open(sessionOptions(transport, options), options.signal);
+    await withConnectErrors(open, options.signal);
     return client;
   }
 
-  /** Session id; null with a v0 server. Pass it to a later client as `resumeSessionId`. */
+  /** Id of the current session; null with a v0 server. Pass it to a later client as `resumeSessionId`. */
   get sessionId(): string | null {
-    return this.#open.server.sessionId;
+    return this.#sessions.current.server.sessionId;
   }
 
   /** Extensions of the protocol that the server granted. */
   get extensions(): ReadonlySet<Extension> {
-    return this.#open.server.grantedExtensions;
+    return this.#sessions.current.server.grantedExtensions;
   }
 
   /** False if the server lacks procwire's extensions of the protocol. */
   get isExtended(): boolean {
-    return this.#open.server.isExtended;
+    return this.#sessions.current.server.isExtended;
   }
 
   /** Starts a process. An error names the missing file: the executable, its shell, its interpreter or its directory. */
   start(params: StartParams): Promise<RemoteProcess> {
-    const { argv, cwd } = params;
     const exists = (path: string) => this.files.exists(path);
-    return withStartErrors({ argv, cwd, exists }, () => this.backend.start(params));
+    return withStartErrors({ ...params, exists }, () => this.backend.start(params));
   }
 
   /**
@@ -202,24 +217,47 @@ export class ExecServerClient implements AsyncDisposable {
   }
 
   /** Sends a signal to a process of the same principal by its handle, or terminates it. Default mode: force. */
-  kill(
-    handle: string,
-    options: { signal?: string | undefined; mode?: TerminateMode | undefined } = {},
-  ): Promise<TerminateResult> {
+  async kill(handle: string, options: KillOptions = {}): Promise<TerminateResult> {
+    checkArgument("kill", "handle", handle, text);
+    checkOptions("kill", options, killOptions);
     return this.call("process/kill", { handle, ...options }, { resend: "unsent" });
   }
 
   /** Returns a process of the same principal and its descendants, with their current resource usage. */
-  tree(handle: string, options?: CallOptions): Promise<ProcessTree> {
+  async tree(handle: string, options: CallOptions = {}): Promise<ProcessTree> {
+    checkArgument("tree", "handle", handle, text);
+    checkCall("tree", options);
     return this.call("process/tree", { handle }, options);
+  }
+
+  /** Returns the network targets of a process of the same principal, with the verdicts of its proxy. */
+  async connections(handle: string, options: CallOptions = {}): Promise<ProcessConnections> {
+    checkArgument("connections", "handle", handle, text);
+    checkCall("connections", options);
+    return this.call("process/connections", { handle }, options);
   }
 
   /**
    * Creates a share token: its bearer may view or drive this one process until the token expires or the process ends.
    */
-  share(handle: string, options: ShareOptions): Promise<ShareResult> {
+  async share(handle: string, options: ShareOptions): Promise<ShareResult> {
+    checkArgument("share", "handle", handle, text);
+    checkOptions("share", options, shareOptions);
     const { signal, ...share } = options;
     return this.call("process/share", { handle, ...share }, { signal });
+  }
+
+  /** Returns the share links of a process that are neither expired nor revoked. Their tokens are not included. */
+  async listShares(handle: string, options?: CallOptions): Promise<ShareEntry[]> {
+    return (await this.call("process/listShares", { handle }, options)).shares;
+  }
+
+  /**
+   * Invalidates a share link and closes the connections that use it. Returns false if the link was unknown, expired or
+   * revoked before.
+   */
+  async revokeShare(handle: string, shareId: string, options?: CallOptions): Promise<boolean> {
+    return (await this.call("process/revokeShare", { handle, shareId }, options)).revoked;
   }
 
   list(options?: ListOptions): Promise<ProcessListing[]> {
@@ -228,19 +266,23 @@ export class ExecServerClient implements AsyncDisposable {
 
   /** Returns properties of the server's host. */
   async info(options: CallOptions = {}): Promise<EnvironmentInfo> {
+    checkCall("info", options);
     options.signal?.throwIfAborted();
-    const { environmentInfo, isExtended } = this.#open.server;
+    const { environmentInfo, isExtended } = this.#sessions.current.server;
     // The handshake of a procwire server omits properties that take time to determine, such as sandboxes.
     return environmentInfo && !isExtended ? environmentInfo : this.call("environment/info", {}, options);
   }
 
-  /** Calls any method of the protocol. A call whose response was lost with the connection is sent again. */
+  /**
+   * Calls any method of the protocol. A call whose response was lost with the connection is sent again when the session
+   * is resumed. A call that was in flight when the session was lost rejects.
+   */
   call<M extends MethodName>(
     method: M,
     params: ParamsOf<M>,
     options: CallOptions & Pick<SessionCallOptions<M>, "timeoutMs" | "resend"> = {},
   ): Promise<ResultOf<M>> {
-    return withCallErrors({ method }, () => callOrExplain(this.#open, method, params, options));
+    return withCallErrors({ method }, () => callInAnySession(this.#sessions, method, params, options));
   }
 
   // ---- calls of the v0 protocol, under their v0 names
@@ -251,8 +293,8 @@ export class ExecServerClient implements AsyncDisposable {
   }
 
   /** Writes to a terminal process started by `exec`. */
-  write(sessionId: string, bytes: Uint8Array, options?: CallOptions): Promise<{ accepted: boolean }> {
-    return this.#v0Client.write(sessionId, bytes, options);
+  write(sessionId: string, data: InputData, options?: CallOptions): Promise<{ accepted: boolean }> {
+    return this.#v0Client.write(sessionId, data, options);
   }
 
   /** Terminates a process started by `exec`. */
@@ -274,22 +316,17 @@ export class ExecServerClient implements AsyncDisposable {
 
   /**
    * Closes the connection. The session and its processes live on until the server's session TTL expires (30 s by
-   * default). Terminate processes that must not live on.
+   * default). Terminate processes that must not live on. Later calls reject.
    */
   async close(): Promise<void> {
-    this.#session?.close();
+    this.#sessions.close();
   }
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
 
-  get #open(): ReconnectingSession {
-    if (!this.#session) throw new Error("the client is not connected yet");
-    return this.#session;
-  }
-
-  #listener(): SessionEvents {
+  #events(): ReopeningSessionEvents {
     return {
       onNotification: (notification) => {
         this.backend.onNotification(notification);
@@ -299,6 +336,7 @@ export class ExecServerClient implements AsyncDisposable {
         this.http.onNotification(notification);
         this.forwards.onNotification(notification);
       },
+      onRequest: ({ params }, signal) => this.backend.onPolicyRequest(params, signal),
       onDisconnect: (reason) => {
         this.#v0Client.onDisconnect();
         this.http.onDisconnect(reason);
@@ -308,19 +346,46 @@ export class ExecServerClient implements AsyncDisposable {
       onResumed: () => {
         this.backend.onResumed();
         this.files.onConnectionChanged();
-        this.forwards.onResumed();
+        this.forwards.onConnected();
         this.#onState({ type: "connected" });
       },
-      onFailed: (error) => {
-        this.backend.onFailed(error);
-        this.#v0Client.onFailed();
-        this.files.onConnectionChanged();
-        this.http.onDisconnect(error.message);
-        this.forwards.onDisconnect(error.message);
+      onOpened: () => {
+        this.forwards.onConnected();
+        this.#onState({ type: "connected" });
+      },
+      onLost: (error) => {
+        this.#v0Client.onLost();
+        this.#rejectLost(error);
+        this.#onState({ type: "sessionLost", reason: error.lossReason ?? "connection lost", error });
+      },
+      onEnded: (error) => {
+        this.#v0Client.onEnded();
+        this.#rejectLost(error);
         this.#onState({ type: "disconnected", error });
       },
     };
   }
+
+  /** Fails everything that belongs to the lost session. */
+  #rejectLost(error: DisconnectedError): void {
+    this.backend.onLost(error);
+    this.files.onLost(error);
+    this.http.onDisconnect(error.lossReason);
+    this.forwards.onLost(error.lossReason);
+  }
+}
+
+function sessionOptions({ connect, canReconnect }: ClientTransport, options: ExecServerClientOptions): SessionOptions {
+  return {
+    connect,
+    clientName: options.clientName ?? "procwire",
+    initializeTimeoutMs: options.initializeTimeoutMs ?? DEFAULT_INITIALIZE_TIMEOUT_MS,
+    reconnect: canReconnect ? reconnectPolicy(options.reconnect) : null,
+    clock: options.clock ?? systemClock,
+    resumeSessionId: options.resumeSessionId ?? null,
+    takeOver: options.takeOver ?? false,
+    trace: options.trace,
+  };
 }
 
 function reconnectPolicy(option: ExecServerClientOptions["reconnect"]): ReconnectPolicy | null {

@@ -15,12 +15,20 @@ export interface FrameOptions {
   received: Buffer;
 }
 
+/** Certificate of a TLS client. The subject has the form `O=Example,CN=alice`, with the escapes of RFC 2253. */
+export type PeerCertificate =
+  | { type: "missing" }
+  | { type: "invalid"; reason: string }
+  | { type: "valid"; subject: string; expiresAtMs: number };
+
 /** An accepted socket before its upgrade to WebSocket. */
 export interface AcceptedSocket {
   /** Name of the peer in error messages: `127.0.0.1:5000`, or `unix`. */
   readonly peerName: string;
   /** User id of the peer of a Unix socket; null if unknown. */
   readonly peerUid: number | null;
+  /** Absent if the listener requests no client certificate. */
+  readonly peerCertificate?: PeerCertificate | undefined;
   /** Resolves when the socket closes, also after an upgrade. */
   readonly closed: Promise<void>;
   /** Starts delivering events. Called once. */
@@ -43,8 +51,8 @@ export interface AcceptedSocket {
 export type ListenAddress = { host: string; port: number } | { path: string };
 
 export interface Listener {
-  /** Bound port; 0 for a Unix socket. */
-  readonly port: number;
+  /** Bound TCP port; null for a Unix socket. */
+  readonly port: number | null;
   /** Stops accepting connections. `replaced`: another server already listens on the same socket. */
   close(reason?: "replaced"): void;
 }

@@ -1,4 +1,4 @@
-import type { Message } from "../protocol/envelope.ts";
+import type { ParsedMessage } from "../protocol/envelope.ts";
 
 /** The byte loops of the hot path. The native addon has a faster implementation than `nodeByteCodec`. */
 export interface ByteCodec {
@@ -6,8 +6,13 @@ export interface ByteCodec {
   base64Encode(source: Uint8Array, target: Uint8Array, offset: number): number;
   /** XORs `length` bytes of `buffer` in place with a WebSocket mask. */
   unmask(buffer: Uint8Array, offset: number, length: number, key: number): void;
-  /** Decodes a message without JSON.parse. Returns null if the general parser must. Absent without the addon. */
-  decodeMessage?(message: Uint8Array): Message | null;
+  /** Returns the memory of unused bytes to the system; the buffer around them stays. Absent without the addon. */
+  releasePages?(bytes: Uint8Array): void;
+  /**
+   * Parses a message of any size without blocking the event loop. Takes ownership of its bytes. Resolves to null if they
+   * are not UTF-8. Absent without the addon.
+   */
+  parseLarge?(message: Uint8Array): Promise<ParsedMessage | null>;
 }
 
 export function base64Length(bytes: number): number {

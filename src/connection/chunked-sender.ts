@@ -3,6 +3,8 @@ import type { ChunkedMessage } from "./connection.ts";
 
 /** Bytes per part before base64. A multiple of three, so that the encoded parts concatenate without padding. */
 const PART_BYTES = 240 * 1024;
+/** Bytes of a dropped message that are released at once. Takes about two milliseconds. */
+const RELEASE_BYTES = 8 * 1024 * 1024;
 /** Encoding pauses while at least this many bytes are queued. */
 const PARTS_AHEAD_BYTES = 512 * 1024;
 
@@ -82,8 +84,16 @@ export class ChunkedSender {
   }
 
   #drop(): void {
-    this.#current?.sent();
+    const dropped = this.#current;
     this.#current = null;
+    if (dropped) void this.#release(dropped).then(dropped.sent);
+  }
+
+  async #release({ bytes, at }: Current): Promise<void> {
+    for (let from = at; from < bytes.length && this.#codec.releasePages; from += RELEASE_BYTES) {
+      this.#codec.releasePages(bytes.subarray(from, from + RELEASE_BYTES));
+      await new Promise((resolve) => void setImmediate(resolve));
+    }
   }
 
   #sendChunk(current: Current): void {
@@ -93,6 +103,7 @@ export class ChunkedSender {
     if (part.length > 0) {
       const text = Buffer.allocUnsafe(base64Length(part.length));
       this.#codec.base64Encode(part, text, 0);
+      this.#codec.releasePages?.(part);
       this.#sink.sendChunk(text, { isFirst: false, isLast: false });
       return;
     }

@@ -1,4 +1,4 @@
-import { type Message, parseMessage } from "../protocol/envelope.ts";
+import { type Message, type ParsedMessage, parseMessage } from "../protocol/envelope.ts";
 
 export type ConnectionEvent =
   | { type: "message"; message: Message }
@@ -7,7 +7,10 @@ export type ConnectionEvent =
   /** The last event. `reason` is null after a normal close. */
   | { type: "disconnected"; reason: string | null };
 
-/** A message with the text `head`, `bytes` as base64, then `tail`. Sent in parts, because it is too long for one buffer. */
+/**
+ * A message with the text `head`, `bytes` as base64, then `tail`. Sent in parts, because it is too long for
+ * one buffer. The connection releases the memory of `bytes` part by part, because freeing all at once takes long.
+ */
 export interface ChunkedMessage {
   head: string;
   bytes: Uint8Array;
@@ -36,7 +39,10 @@ export interface Connection {
   open(onEvent: (event: ConnectionEvent) => void, decodeBytes?: BytesDecoder): void;
   /** Queues one message. No-op after `disconnected`. */
   send(text: string): void;
-  /** Queues `head`, `bytes` as base64 and `tail` as one message. The hot path of output, which builds no long string. */
+  /**
+   * Queues `head`, `bytes` as base64 and `tail` as one message. The hot path of output, which builds no long string. The
+   * caller may free `bytes` afterwards.
+   */
   sendChunk(head: string, bytes: Uint8Array, tail: string): void;
   /**
    * Queues one message like `sendChunk`, but encodes it in parts as the queue drains, for bytes of any length. Later
@@ -69,7 +75,10 @@ export const HIGH_WATER_MARK_BYTES = 1024 * 1024;
 
 /** Parses one message. `kind` is the name of the transport in the reason of a malformed message. */
 export function toConnectionEvent(text: string, label: string, kind: "" | "websocket " = ""): ConnectionEvent {
-  const parsed = parseMessage(text);
+  return toParsedEvent(parseMessage(text), label, kind);
+}
+
+export function toParsedEvent(parsed: ParsedMessage, label: string, kind: "" | "websocket " = ""): ConnectionEvent {
   if (parsed.ok) return { type: "message", message: parsed.message };
   return {
     type: "malformed",

@@ -7,7 +7,9 @@ import {
   type Connection,
   type ConnectionEvent,
   toConnectionEvent,
+  toParsedEvent,
 } from "./connection.ts";
+import { MessageOrder, PARSED_ASIDE_BYTES } from "./message-order.ts";
 
 /** Default maximum message size. A longer message closes the connection, so that a peer cannot exhaust memory. */
 export const DEFAULT_MAX_MESSAGE_BYTES = 64 * 1024 * 1024;
@@ -32,6 +34,7 @@ export class LineConnection implements Connection {
   readonly #codec: ByteCodec;
   readonly #maxQueuedBytes: number;
   readonly #parts: ChunkedSender;
+  readonly #order = new MessageOrder();
   #isPaused = false;
   #isFull = false;
   #onEvent: ((event: ConnectionEvent) => void) | null = null;
@@ -71,10 +74,9 @@ export class LineConnection implements Connection {
     this.#input.on("end", () => {
       // A last line without its newline is still a message.
       this.#receiveLine(Buffer.concat(this.#partial));
-      // Delays `disconnected`, so that responses that are ready can still be sent.
-      setImmediate(() => this.#end(null));
+      this.#endInOrder();
     });
-    this.#input.on("close", () => setImmediate(() => this.#end(null)));
+    this.#input.on("close", () => this.#endInOrder());
     this.#input.on("error", (error) =>
       this.#end(`failed to read JSON-RPC message from ${this.label}: ${error.message}`),
     );
@@ -120,7 +122,7 @@ export class LineConnection implements Connection {
     this.#parts.sendNext();
     if (this.#isFull && this.queuedBytes <= this.#maxQueuedBytes) {
       this.#isFull = false;
-      if (!this.#isPaused) this.#input.resume();
+      if (!this.#isPaused && !this.#order.isBusy) this.#input.resume();
     }
     this.onDrain();
   }
@@ -136,7 +138,7 @@ export class LineConnection implements Connection {
 
   resume(): void {
     this.#isPaused = false;
-    if (!this.#isFull) this.#input.resume();
+    if (!this.#isFull && !this.#order.isBusy) this.#input.resume();
   }
 
   close(): void {
@@ -171,9 +173,27 @@ export class LineConnection implements Connection {
       this.#closeTooLong();
       return;
     }
-    if (this.#decodeBytes?.(line)) return;
+    this.#order.run(() => this.#message(line));
+  }
+
+  #message(line: Buffer): void {
+    if (this.#isClosed || this.#decodeBytes?.(line)) return;
+    if (line.length > PARSED_ASIDE_BYTES && this.#codec.parseLarge) {
+      this.#input.pause();
+      void this.#order.runParsed(this.#codec.parseLarge(line), (parsed) => {
+        if (!this.#isPaused && !this.#isFull) this.#input.resume();
+        const problem = { ok: false as const, problem: "it is not UTF-8" };
+        if (!this.#isClosed) this.#onEvent?.(toParsedEvent(parsed ?? problem, this.label));
+      });
+      return;
+    }
     const text = line.toString("utf8");
     if (text.trim() !== "") this.#onEvent?.(toConnectionEvent(text, this.label));
+  }
+
+  /** Delays `disconnected`, so that responses that are ready can still be sent. */
+  #endInOrder(): void {
+    this.#order.run(() => void setImmediate(() => this.#end(null)));
   }
 
   #closeTooLong(): void {

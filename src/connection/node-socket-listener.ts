@@ -42,30 +42,35 @@ export function whenListening(server: Server, start: () => void): Promise<void> 
 export function wrapListener(server: Server): Listener {
   const address = server.address();
   return {
-    port: typeof address === "object" && address !== null ? address.port : 0,
+    port: typeof address === "object" && address !== null ? address.port : null,
     close: () => void server.close(),
   };
 }
 
-/** Wraps a Node socket. `original` is the socket that `stream` was detached from; it supplies the identity of the peer. */
-export function nodeSocket(stream: Socket, codec: ByteCodec, original?: AcceptedSocket): AcceptedSocket {
-  return new NodeSocket(stream, codec, original);
+/** Identity of a peer, which the stream alone does not have. */
+type PeerIdentity = Partial<Pick<AcceptedSocket, "peerUid" | "peerName" | "peerCertificate">>;
+
+/** Wraps a Node socket. `identity` may be the socket that `stream` was detached from. */
+export function nodeSocket(stream: Socket, codec: ByteCodec, identity: PeerIdentity = {}): AcceptedSocket {
+  return new NodeSocket(stream, codec, identity);
 }
 
 class NodeSocket implements AcceptedSocket {
   readonly peerName: string;
   /** Node sockets do not expose the peer's uid. */
   readonly peerUid: number | null;
+  readonly peerCertificate: AcceptedSocket["peerCertificate"];
   readonly closed: Promise<void>;
   readonly #stream: Socket;
   readonly #codec: ByteCodec;
   #events: AcceptedSocketEvents | null = null;
 
-  constructor(stream: Socket, codec: ByteCodec, original?: AcceptedSocket) {
+  constructor(stream: Socket, codec: ByteCodec, { peerUid, peerName, peerCertificate }: PeerIdentity) {
     this.#stream = stream;
     this.#codec = codec;
-    this.peerUid = original?.peerUid ?? null;
-    this.peerName = original?.peerName ?? toPeerName(stream);
+    this.peerUid = peerUid ?? null;
+    this.peerName = peerName ?? toPeerName(stream);
+    this.peerCertificate = peerCertificate;
     this.closed = new Promise((resolve) => stream.once("close", () => resolve()));
     // `close` follows every error and is reported through `closed`.
     stream.on("error", () => undefined);

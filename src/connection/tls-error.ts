@@ -26,6 +26,8 @@ function findRemedy(error: Error, url: string): string | null {
       return "the server's certificate has expired; replace it and send SIGHUP to the server";
     case "CERT_NOT_YET_VALID":
       return "the server's certificate is not valid yet; check the clocks of both hosts";
+    case "ERR_OSSL_X509_KEY_VALUES_MISMATCH":
+      return "the key does not belong to the client certificate; check --tls-cert and --tls-key (tlsCert, tlsKey)";
     case "EPROTO":
       return `TLS failed: ${error.message}; if the server does not speak TLS, use ws://, or start it with --tls-cert and --tls-key`;
     case "ECONNRESET":

@@ -1,5 +1,12 @@
 import type { Socket } from "node:net";
-import { type AcceptedSocket, LISTEN_BACKLOG, type ListenAddress, type Listener } from "./accepted-socket.ts";
+import type { TLSSocket } from "node:tls";
+import {
+  type AcceptedSocket,
+  LISTEN_BACKLOG,
+  type ListenAddress,
+  type Listener,
+  type PeerCertificate,
+} from "./accepted-socket.ts";
 import type { ByteCodec } from "./byte-codec.ts";
 import { nodeSocket, whenListening, wrapListener } from "./node-socket-listener.ts";
 
@@ -7,6 +14,10 @@ import { nodeSocket, whenListening, wrapListener } from "./node-socket-listener.
 export interface TlsCredentials {
   cert: string;
   key: string;
+  /** Certificates of the authorities of clients in PEM. If present, the listener requests client certificates. */
+  ca?: string | undefined;
+  /** Lists of revoked client certificates in PEM. */
+  crl?: string | undefined;
 }
 
 export interface TlsListener extends Listener {
@@ -27,10 +38,23 @@ export async function listenTls(
   onConnection: (socket: AcceptedSocket) => void,
 ): Promise<TlsListener> {
   const { createServer } = process.getBuiltinModule("node:tls");
+  const requestCert = credentials.ca !== undefined;
+  const { SSL_OP_NO_TICKET } = process.getBuiltinModule("node:crypto").constants;
   const handshakes = new Set<Socket>();
   const server = createServer(
-    { ...credentials, handshakeTimeout: HANDSHAKE_TIMEOUT_MS, noDelay: true, allowHalfOpen: true },
-    (stream) => onConnection(nodeSocket(stream, codec)),
+    {
+      ...credentials,
+      handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
+      noDelay: true,
+      allowHalfOpen: true,
+      requestCert,
+      // The gateway rejects the client with a reason, which an alert of the handshake does not have.
+      rejectUnauthorized: false,
+      // A resumed TLS session would skip the check of the certificate.
+      secureOptions: requestCert ? SSL_OP_NO_TICKET : undefined,
+    },
+    (stream) =>
+      onConnection(nodeSocket(stream, codec, { peerCertificate: requestCert ? peerCertificateOf(stream) : undefined })),
   );
   server.on("connection", (raw: Socket) => {
     const [oldest] = handshakes;
@@ -51,7 +75,30 @@ export async function listenTls(
     reload: (next) => {
       // Validates first: a failed setSecureContext would leave the server without a context.
       process.getBuiltinModule("node:tls").createSecureContext(next);
-      server.setSecureContext(next);
+      server.setSecureContext({ ...next, secureOptions: requestCert ? SSL_OP_NO_TICKET : undefined });
     },
   };
+}
+
+/** Descriptions of OpenSSL's verification errors. */
+const VERIFY_ERRORS: Readonly<Record<string, string>> = {
+  CERT_HAS_EXPIRED: "it has expired",
+  CERT_NOT_YET_VALID: "it is not valid yet",
+  CERT_REVOKED: "it was revoked",
+  CRL_HAS_EXPIRED: "the server's list of revoked certificates (--tls-client-crl) has expired",
+  UNABLE_TO_GET_CRL: "the server has no list of revoked certificates (--tls-client-crl) for its authority",
+  INVALID_PURPOSE: "it is not for clients (extended key usage)",
+};
+
+function peerCertificateOf(stream: TLSSocket): PeerCertificate {
+  const certificate = stream.getPeerX509Certificate();
+  if (!certificate) return { type: "missing" };
+  if (!stream.authorized) {
+    const code = String(stream.authorizationError);
+    return { type: "invalid", reason: VERIFY_ERRORS[code] ?? `its authority is not accepted (${code})` };
+  }
+  // OpenSSL escapes commas and line breaks within a value.
+  const subject = certificate.subject?.replaceAll("\n", ",");
+  if (!subject) return { type: "invalid", reason: "it has no subject" };
+  return { type: "valid", subject, expiresAtMs: certificate.validToDate.getTime() };
 }

@@ -1,6 +1,7 @@
-import type { RequestOptions } from "node:http";
+import type { ClientRequest, RequestOptions } from "node:http";
 import type { Duplex } from "node:stream";
 import { TimeoutError } from "../async/deadline.ts";
+import { toError } from "../base/error-message.ts";
 import { type ByteCodec, nodeByteCodec } from "./byte-codec.ts";
 import type { Connection } from "./connection.ts";
 import { StreamSocket } from "./stream-socket.ts";
@@ -18,6 +19,9 @@ export interface WebSocketConnectOptions {
   signal?: AbortSignal | undefined;
   /** CA certificates for `wss://` in addition to the system's, in PEM. */
   ca?: string | undefined;
+  /** Certificate of this client with its intermediates, and its key, in PEM. */
+  cert?: string | undefined;
+  key?: string | undefined;
   /** Stream to use instead of a new socket. `url` then only names the connection. */
   stream?: Duplex | undefined;
 }
@@ -42,17 +46,20 @@ export async function connectWebSocket(options: WebSocketConnectOptions): Promis
   const { request } = process.getBuiltinModule(target.secure ? "node:https" : "node:http");
   const key = randomKey();
   const { promise, resolve, reject } = Promise.withResolvers<Connection>();
-  const outgoing = request({
-    ...target.request,
-    headers: {
-      ...options.headers,
-      connection: "Upgrade",
-      upgrade: "websocket",
-      "sec-websocket-version": "13",
-      "sec-websocket-key": key,
-    },
-    signal: options.signal,
-  });
+  const headers = {
+    ...options.headers,
+    connection: "Upgrade",
+    upgrade: "websocket",
+    "sec-websocket-version": "13",
+    "sec-websocket-key": key,
+  };
+  let outgoing: ClientRequest;
+  try {
+    outgoing = request({ ...target.request, headers, signal: options.signal });
+  } catch (error) {
+    // Node checks the certificate and key of the client before it connects.
+    throw explainTlsError(toError(error), options.url);
+  }
   const timeoutMs = options.connectTimeoutMs ?? 10_000;
   const timer = setTimeout(
     () => outgoing.destroy(new TimeoutError(`a connection to ${options.url}`, timeoutMs)),
@@ -99,10 +106,10 @@ function randomKey(): string {
 
 interface Target {
   secure: boolean;
-  request: RequestOptions & { ca?: string[] | undefined };
+  request: RequestOptions & Pick<WebSocketConnectOptions, "cert" | "key"> & { ca?: string[] | undefined };
 }
 
-function parseTarget({ url, ca, stream }: WebSocketConnectOptions): Target {
+function parseTarget({ url, ca, cert, key, stream }: WebSocketConnectOptions): Target {
   if (stream) return { secure: false, request: { createConnection: () => stream, host: "localhost", path: "/" } };
   if (url.startsWith("unix://"))
     return { secure: false, request: { socketPath: url.slice("unix://".length), path: "/" } };
@@ -119,6 +126,8 @@ function parseTarget({ url, ca, stream }: WebSocketConnectOptions): Target {
       host: parsed.hostname.replace(/^\[|\]$/g, ""),
       port: parsed.port === "" ? (secure ? 443 : 80) : Number(parsed.port),
       path: `${parsed.pathname}${parsed.search}`,
+      cert: secure ? cert : undefined,
+      key: secure ? key : undefined,
       // In addition to the system's certificates.
       ca: secure && ca !== undefined ? [...process.getBuiltinModule("node:tls").getCACertificates(), ca] : undefined,
     },

@@ -1,8 +1,10 @@
 import { isAscii, isUtf8 } from "node:buffer";
-import type { ByteSemaphore } from "../async/byte-semaphore.ts";
+import type { ByteLimit } from "../async/byte-semaphore.ts";
 import { type Clock, systemClock, type Timer } from "../async/clock.ts";
 import { freeCopiedBuffer } from "../base/free-buffer.ts";
+import { toMessage } from "../protocol/envelope.ts";
 import { exceedsStringLimit, TOO_MANY_VALUES } from "../protocol/json-text.ts";
+import { parseWithBinaryChunk } from "../protocol/message-text.ts";
 import { type ByteCodec, nodeByteCodec } from "./byte-codec.ts";
 import { ChunkedSender } from "./chunked-sender.ts";
 import {
@@ -12,10 +14,12 @@ import {
   type ConnectionEvent,
   type DirectInput,
   toConnectionEvent,
+  toParsedEvent,
 } from "./connection.ts";
 import { frameBufferPool } from "./frame-buffer-pool.ts";
 import type { FrameSocket } from "./frame-socket.ts";
 import { DEFAULT_MAX_MESSAGE_BYTES } from "./line-connection.ts";
+import { MessageOrder, PARSED_ASIDE_BYTES } from "./message-order.ts";
 import {
   CloseCode,
   type EndpointRole,
@@ -54,11 +58,11 @@ export interface WebSocketConnectionOptions {
  * Memory for incoming messages. Few large messages fit, but a single one is always admitted. A message that grows from
  * small to large keeps its small reservation, so that the two kinds never wait for each other.
  */
-export type IncomingByteLimits = Record<IncomingKind, ByteSemaphore>;
+export type IncomingByteLimits = Record<IncomingKind, ByteLimit>;
 type IncomingKind = "small" | "large";
 
-/** Reason for a pause: the owner, a full send queue, or the incoming byte limit. */
-type Pause = "owner" | "full" | IncomingKind;
+/** Reason for a pause: the owner, a full send queue, a message that is being parsed, or the incoming byte limit. */
+type Pause = "owner" | "full" | "parsing" | IncomingKind;
 
 interface ReservedBytes {
   abort: AbortController;
@@ -84,6 +88,8 @@ export class WebSocketConnection implements Connection {
   #sentAtPing: number | null = null;
   /** Why reading is paused. */
   readonly #pauses = new Set<Pause>();
+  readonly #order = new MessageOrder();
+  readonly #directInputPauses = new Set<"sending" | "parsing">();
   /** Reservations of the current incoming message, granted or pending. */
   readonly #reservations = new Map<IncomingKind, ReservedBytes>();
   #isClosed = false;
@@ -104,7 +110,7 @@ export class WebSocketConnection implements Connection {
         sendChunk: (part, position) => {
           if (!this.#isClosed) socket.sendFrame(this.#writer.chunkFrame(part, position));
         },
-        setPaused: (isPaused) => socket.directInput?.setPaused(isPaused),
+        setPaused: (isPaused) => this.#pauseDirectInput("sending", isPaused),
       },
       this.#codec,
     );
@@ -119,7 +125,8 @@ export class WebSocketConnection implements Connection {
       this.#options.maxMessageBytes ?? DEFAULT_MAX_MESSAGE_BYTES,
       {
         message: (payload, kind) => {
-          this.#message(payload, kind);
+          if (this.#isParsedAside(payload.length) || this.#order.isBusy) reader.retainPayload();
+          this.#order.run(() => this.#message(payload, kind));
           this.#releaseReservedBytes();
         },
         messageStarted: (bytes) => this.#reserveBytes(bytes),
@@ -127,8 +134,10 @@ export class WebSocketConnection implements Connection {
           if (!this.#isClosed) this.#socket.sendFrame(this.#writer.pong(payload));
         },
         pong: () => this.#onPong(),
-        close: (_code, reason) => this.#closeWith(CloseCode.normal, "", reason === "" ? null : reason),
-        protocolError: (code, reason) => this.#closeWith(code, reason, `websocket protocol error: ${reason}`),
+        close: (_code, reason) =>
+          this.#order.run(() => this.#closeWith(CloseCode.normal, "", reason === "" ? null : reason)),
+        protocolError: (code, reason) =>
+          this.#order.run(() => this.#closeWith(code, reason, `websocket protocol error: ${reason}`)),
       },
       frameBufferPool,
     );
@@ -138,18 +147,18 @@ export class WebSocketConnection implements Connection {
         // Frees the copied chunk immediately: otherwise a large message occupies twice its size until the next GC.
         if (reader.push(chunk) === "copied") freeCopiedBuffer(chunk);
       },
-      text: (text) => this.#text(text),
-      message: (payload) => this.#message(payload, "text"),
-      decoded: (message) => {
-        if (!this.#isClosed) this.#onEvent?.({ type: "message", message });
-      },
+      text: (text) => this.#order.run(() => this.#text(text)),
+      message: (payload) => this.#order.run(() => this.#message(payload, "text")),
+      decoded: (message) =>
+        this.#order.run(() => {
+          if (!this.#isClosed) this.#onEvent?.({ type: "message", message });
+        }),
       drain: () => this.#drained(),
-      end: () => this.#onClosed(null),
+      end: () => this.#order.run(() => this.#onClosed(null)),
       close: (problem) => {
         this.#destroyTimer?.cancel();
-        this.#onClosed(
-          problem === null ? null : `failed to read websocket JSON-RPC message from ${this.label}: ${problem}`,
-        );
+        const reason = `failed to read websocket JSON-RPC message from ${this.label}: ${problem}`;
+        this.#order.run(() => this.#onClosed(problem === null ? null : reason));
       },
     });
   }
@@ -162,8 +171,11 @@ export class WebSocketConnection implements Connection {
 
   sendChunk(head: string, bytes: Uint8Array, tail: string): void {
     if (this.#isClosed) return;
-    if (this.#parts.isBusy) this.#sendInOrder(bytes.length, () => this.#socket.sendChunk(head, bytes, tail));
-    else this.#socket.sendChunk(head, bytes, tail);
+    if (this.#parts.isBusy) {
+      // The caller may free the bytes when this method returns.
+      const copy = new Uint8Array(bytes);
+      this.#sendInOrder(copy.length, () => this.#socket.sendChunk(head, copy, tail));
+    } else this.#socket.sendChunk(head, bytes, tail);
   }
 
   async sendChunked(message: ChunkedMessage): Promise<void> {
@@ -225,12 +237,19 @@ export class WebSocketConnection implements Connection {
   }
 
   #releaseReservedBytes(): void {
+    this.#takeReservations()();
+  }
+
+  /** Ends the reservations of the current message. Returns the function that releases them. */
+  #takeReservations(): () => void {
     const reservations = [...this.#reservations.values()];
     this.#reservations.clear();
-    for (const { abort, release } of reservations) {
-      abort.abort();
-      release();
-    }
+    return () => {
+      for (const { abort, release } of reservations) {
+        abort.abort();
+        release();
+      }
+    };
   }
 
   close(reason?: string): void {
@@ -255,7 +274,11 @@ export class WebSocketConnection implements Connection {
   }
 
   #message(payload: Buffer, kind: MessageKind): void {
-    if (this.#isClosed || this.#decodeBytes?.(payload) || this.#decodeLarge(payload)) return;
+    if (this.#isClosed || this.#decodeBytes?.(payload)) return;
+    if (this.#isParsedAside(payload.length)) {
+      this.#parseAside(payload, kind);
+      return;
+    }
     if (exceedsStringLimit(payload)) {
       const reason = `failed to parse websocket JSON-RPC message from ${this.label}: ${TOO_MANY_VALUES}`;
       this.#onEvent?.({ type: "malformed", reason });
@@ -272,30 +295,56 @@ export class WebSocketConnection implements Connection {
     }
     const text = payload.toString("utf8");
     // Only text with a replacement character can be invalid UTF-8, so only that text is validated.
-    if (text.includes("\ufffd") && !isUtf8(payload)) {
-      if (kind === "binary") {
-        // A binary message may contain any bytes, so this is not a protocol error.
-        const reason = `failed to parse websocket JSON-RPC message from ${this.label}: it is not UTF-8`;
-        this.#onEvent?.({ type: "malformed", reason });
-        return;
-      }
-      this.#closeWith(CloseCode.invalidText, "text is not UTF-8", "websocket protocol error: text is not UTF-8");
-      return;
-    }
-    this.#text(text);
+    if (text.includes("\ufffd") && !isUtf8(payload)) this.#notUtf8(kind);
+    else this.#text(text);
   }
 
-  /** Decodes a large message from its bytes, which saves a string and an object tree. */
-  #decodeLarge(payload: Buffer): boolean {
-    const message = payload.length > LARGE_MESSAGE_BYTES ? this.#codec.decodeMessage?.(payload) : null;
-    if (message) this.#onEvent?.({ type: "message", message });
-    return Boolean(message);
+  /** A binary message may contain any bytes, so it is only malformed; in text, they are a protocol error. */
+  #notUtf8(kind: MessageKind): void {
+    const reason = `failed to parse websocket JSON-RPC message from ${this.label}: it is not UTF-8`;
+    if (kind === "binary") this.#onEvent?.({ type: "malformed", reason });
+    else this.#closeWith(CloseCode.invalidText, "text is not UTF-8", "websocket protocol error: text is not UTF-8");
+  }
+
+  /** Clients parse the responses of their one server, which they requested, on the event loop. */
+  #isParsedAside(bytes: number): boolean {
+    const { role, onMessage } = this.#options;
+    return bytes > PARSED_ASIDE_BYTES && role === "server" && !onMessage && this.#codec.parseLarge !== undefined;
+  }
+
+  /** Parses a message on another thread. Reading pauses, and messages that were read already wait. */
+  #parseAside(payload: Buffer, kind: MessageKind): void {
+    if (!this.#codec.parseLarge) return;
+    const release = this.#takeReservations();
+    this.#pause("parsing");
+    this.#pauseDirectInput("parsing", true);
+    void this.#order.runParsed(this.#codec.parseLarge(payload), (parsed) => {
+      release();
+      this.#pauseDirectInput("parsing", false);
+      this.#resume("parsing");
+      if (this.#isClosed) return;
+      if (parsed === null) this.#notUtf8(kind);
+      else this.#onEvent?.(toParsedEvent(parsed, this.label, "websocket "));
+    });
+  }
+
+  #pauseDirectInput(reason: "sending" | "parsing", isPaused: boolean): void {
+    if (isPaused) this.#directInputPauses.add(reason);
+    else this.#directInputPauses.delete(reason);
+    this.#socket.directInput?.setPaused(this.#directInputPauses.size > 0);
   }
 
   #text(text: string): void {
     if (this.#isClosed) return;
     const { onMessage } = this.#options;
-    if (onMessage) onMessage(Buffer.from(text), "text");
+    if (onMessage) {
+      onMessage(Buffer.from(text), "text");
+      return;
+    }
+    const isLarge = this.#isParsedAside(text.length);
+    const chunked = isLarge ? parseWithBinaryChunk(text) : null;
+    if (chunked) this.#onEvent?.(toParsedEvent(toMessage(chunked), this.label, "websocket "));
+    else if (isLarge) this.#parseAside(Buffer.from(text), "text");
     else this.#onEvent?.(toConnectionEvent(text, this.label, "websocket "));
   }
 

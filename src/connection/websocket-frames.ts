@@ -34,7 +34,7 @@ const MIN_RESERVED_BYTES = 64 * 1024;
 export const LARGE_MESSAGE_BYTES = 2 * 1024 * 1024;
 
 export interface FrameHandler {
-  /** Called with a complete message. Copy the payload to retain it: the buffer is reused afterwards. */
+  /** Called with a complete message. The reader reuses the buffer afterwards, unless `retainPayload` is called. */
   message(payload: Buffer, kind: MessageKind): void;
   /**
    * Called when a message of up to `bytes` bytes starts, and again if it turns out larger. A handler without memory for it
@@ -86,6 +86,7 @@ export class FrameReader {
   #inMessage = false;
   #kind: MessageKind = "text";
   #hasFailed = false;
+  #isRetained = false;
 
   constructor(
     role: EndpointRole,
@@ -106,6 +107,16 @@ export class FrameReader {
     const isWithinFrame = this.#frame !== null && chunk.length <= missingBytes(this.#frame);
     this.#parse(chunk);
     return isWithinFrame ? "copied" : "retained";
+  }
+
+  /** Leaves the payload of the current message to the handler. */
+  retainPayload(): void {
+    this.#isRetained = true;
+  }
+
+  #release(buffer: Buffer): void {
+    if (!this.#isRetained) this.#buffers.release(buffer);
+    this.#isRetained = false;
   }
 
   #parse(chunk: Buffer): void {
@@ -131,8 +142,9 @@ export class FrameReader {
         // The complete payload is in `data`: unmask it in place, without a copy.
         const payload = data.subarray(0, head.payloadBytes);
         data = data.subarray(head.payloadBytes);
-        this.#unmask(head, payload);
+        this.#unmask(head, payload, 0, payload.length);
         this.#frameDone(head, payload);
+        this.#isRetained = false;
       } else {
         this.#frame = { head, payload: this.#initialCapacity(head), filled: 0 };
       }
@@ -144,12 +156,13 @@ export class FrameReader {
     const part = data.subarray(0, missingBytes(frame));
     this.#growBuffer(frame, frame.filled + part.length);
     frame.payload.set(part, frame.filled);
+    // Part by part, because a whole large frame takes long.
+    this.#unmask(head, frame.payload, frame.filled, part.length);
     frame.filled += part.length;
     if (frame.filled === head.payloadBytes) {
       this.#frame = null;
-      this.#unmask(head, frame.payload);
       this.#frameDone(head, frame.payload);
-      this.#buffers.release(frame.payload);
+      this.#release(frame.payload);
     }
     return data.subarray(part.length);
   }
@@ -174,8 +187,12 @@ export class FrameReader {
     this.#buffers.release(payload);
   }
 
-  #unmask(head: FrameHeader, payload: Buffer): void {
-    if (head.masked && head.maskKey !== 0) this.#codec.unmask(payload, 0, payload.length, head.maskKey);
+  #unmask({ masked, maskKey }: FrameHeader, payload: Buffer, offset: number, length: number): void {
+    if (!masked || maskKey === 0) return;
+    // The mask has four bytes; the part begins with the one at its offset.
+    const shift = (offset % 4) * 8;
+    const key = shift === 0 ? maskKey : ((maskKey << shift) | (maskKey >>> (32 - shift))) >>> 0;
+    this.#codec.unmask(payload, offset, length, key);
   }
 
   #findViolation(head: FrameHeader): { code: number; reason: string } | null {
@@ -246,7 +263,7 @@ export class FrameReader {
     this.#partial = EMPTY;
     this.#partialBytes = 0;
     this.#handler.message(whole, this.#kind);
-    this.#buffers.release(partial);
+    this.#release(partial);
   }
 
   #append(fragment: Buffer): void {
@@ -255,7 +272,10 @@ export class FrameReader {
     if (crosses(LARGE_MESSAGE_BYTES)) this.#handler.messageStarted?.(this.#maxMessageBytes);
     else if (crosses(MIN_RESERVED_BYTES)) this.#handler.messageStarted?.(LARGE_MESSAGE_BYTES);
     if (bytes > this.#partial.length) {
-      const larger = Buffer.allocUnsafe(Math.max(bytes, Math.min(2 * bytes, this.#maxMessageBytes)));
+      // The kernel provides the memory only as it is filled, and no copy of a large message is needed.
+      const isReserved = bytes > LARGE_MESSAGE_BYTES && this.#handler.messageStarted !== undefined;
+      const doubled = Math.min(2 * bytes, this.#maxMessageBytes);
+      const larger = Buffer.allocUnsafe(Math.max(bytes, isReserved ? this.#maxMessageBytes : doubled));
       larger.set(this.#partial.subarray(0, this.#partialBytes));
       this.#buffers.release(this.#partial);
       this.#partial = larger;

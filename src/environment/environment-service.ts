@@ -7,6 +7,10 @@ export interface EnvironmentServiceOptions {
   degraded?: () => string[];
   /** Returns the sandboxes that work on this host. Runs a process, so it is called only on request. */
   sandboxes?: () => Promise<string[]>;
+  /** Reports whether sandboxes enforce a managed network. Runs a process, like `sandboxes`. */
+  hasManagedNetwork?: () => Promise<boolean>;
+  /** Version of Landlock that sandboxes use; 0: none. */
+  landlockVersion?: () => number;
   /** Throws if this host cannot read files now. */
   beforeReading?: () => void;
 }
@@ -21,11 +25,18 @@ export function createEnvironmentService(options: EnvironmentServiceOptions) {
     return info;
   };
   return {
-    /** Info for the handshake: fast, and with sandboxes only if they are known already. */
+    /** Info for the handshake: fast, and with sandboxes and managed networks only if they are known already. */
     info: handshakeInfo,
     /** Complete info, which may take a moment. */
     async describe(): Promise<EnvironmentInfo> {
-      info = { ...handshakeInfo(), sandboxes: (await options.sandboxes?.()) ?? [] };
+      const sandboxes = (await options.sandboxes?.()) ?? [];
+      const hasManagedNetwork = (await options.hasManagedNetwork?.()) ?? false;
+      const capabilities = {
+        ...handshakeInfo().capabilities,
+        networkProxyLaunch: hasManagedNetwork,
+        networkProxyReviewDomains: hasManagedNetwork,
+      };
+      info = { ...handshakeInfo(), sandboxes, capabilities, landlockVersion: options.landlockVersion?.() };
       return info;
     },
     async readConfig(params: ParamsOf<"environmentConfig/read">): Result {

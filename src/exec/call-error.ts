@@ -11,20 +11,33 @@ import { parseOsErrorNumber } from "./compat.ts";
 
 /**
  * Makes a call whose failure is an ExecServerError with the caller's frames in its stack. An abort rejects at once
- * with the signal's reason. If the signal is already aborted, the call is not made.
+ * with the signal's reason. If the signal is already aborted, the call is not made. `check` validates the arguments
+ * first, including the signal.
  */
 export async function withCallErrors<T>(
   about: ExecServerErrorDetails,
   call: () => Promise<T>,
   signal?: AbortSignal,
+  check?: () => void,
 ): Promise<T> {
   const caller = new Error("called from here");
   try {
+    check?.();
     signal?.throwIfAborted();
     return await abortable(call(), signal);
   } catch (error) {
     throw toCallError(error, about, caller);
   }
+}
+
+/** Returns the details of a start, also for params that a JavaScript caller got wrong. */
+export function startDetails(params: { argv: readonly string[]; cwd?: string | undefined }): ExecServerErrorDetails {
+  const { argv, cwd } = Object(params);
+  return {
+    method: "process/start",
+    argv: Array.isArray(argv) ? argv : undefined,
+    cwd: typeof cwd === "string" ? cwd : undefined,
+  };
 }
 
 /** Returns the error that a call rejects with after it failed with `error`. */

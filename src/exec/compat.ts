@@ -4,11 +4,13 @@
  */
 
 import {
+  ACCESS_REVOKED_MESSAGE,
   DISCONNECTED_PREFIX,
   DisconnectedError,
   ErrorCode,
   RequestError,
   SESSION_TAKEN_OVER_MESSAGE,
+  SHARE_CLOSE_REASONS,
 } from "../protocol/errors.ts";
 import { type ErrorReason, ExecServerError } from "../protocol/exec-server-error.ts";
 
@@ -53,6 +55,11 @@ export function isTakeoverError(error: RequestError): boolean {
 /** Reports whether a close reason, which is only a text, means that another connection has taken over the session. */
 export function isTakeoverClose(reason: string | null): boolean {
   return reason?.includes(SESSION_TAKEN_OVER_MESSAGE) ?? false;
+}
+
+/** Reports whether a close reason means that the share link or the access of this client has ended. */
+export function isAccessEnd(reason: string | null): boolean {
+  return reason === ACCESS_REVOKED_MESSAGE || Object.values<string | null>(SHARE_CLOSE_REASONS).includes(reason);
 }
 
 /** Returns the errno in the text of a system error, or null for other errors. */

@@ -1,6 +1,22 @@
 import type { WatchReceiver } from "../async/watch.ts";
-import type { inputsResult, shareResult, treeEntry, treeResult } from "../protocol/attach-schemas.ts";
+import type {
+  inputEntry,
+  inputsResult,
+  screen,
+  shareEntry,
+  shareResult,
+  treeEntry,
+  treeResult,
+} from "../protocol/attach-schemas.ts";
 import type { ExecServerError } from "../protocol/exec-server-error.ts";
+import type {
+  AskConsole,
+  connectionsResult,
+  NetworkAnswer,
+  NetworkDecision,
+  NetworkProxyConfig,
+  NetworkRequest,
+} from "../protocol/network/network-schemas.ts";
 import type {
   closeStdinResult,
   envPolicy,
@@ -11,6 +27,7 @@ import type {
   outputChunk,
   outputStream,
   processListing,
+  processStatus,
   readParams,
   readResult,
   sandboxType,
@@ -19,6 +36,7 @@ import type {
   startParams,
   terminalSize,
   terminateResult,
+  treeUsage,
   ttyState,
   waitParams,
   waitResult,
@@ -26,6 +44,7 @@ import type {
 } from "../protocol/process-schemas.ts";
 import type { Infer } from "../protocol/schema.ts";
 import type { PersistentOwner } from "./backend/persistent-process.ts";
+import type { InputData } from "./options/input-bytes.ts";
 
 export type OutputStream = Infer<typeof outputStream>;
 export interface TerminalSize extends Infer<typeof terminalSize> {}
@@ -52,9 +71,16 @@ export interface TtyState extends Infer<typeof ttyState> {}
 export interface Snapshot extends Infer<typeof snapshotResult> {}
 export interface ProcessListing extends Infer<typeof processListing> {}
 export type Lifetime = Infer<typeof lifetime>;
+export interface ProcessConnections extends Infer<typeof connectionsResult> {}
 export interface ProcessTree extends Infer<typeof treeResult> {}
+export interface ProcessStatus extends Infer<typeof processStatus> {}
+export interface InputEntry extends Infer<typeof inputEntry> {}
 export interface InputHistory extends Infer<typeof inputsResult> {}
 export interface ShareResult extends Infer<typeof shareResult> {}
+export interface ShareEntry extends Infer<typeof shareEntry> {}
+/** The rendered screen of a process. */
+export interface TerminalScreen extends Infer<typeof screen> {}
+export interface TreeUsage extends Infer<typeof treeUsage> {}
 export interface TreeEntry extends Infer<typeof treeEntry> {}
 
 /** Default terminal size, as in Codex and the v0 exec-server. */
@@ -73,8 +99,7 @@ export interface WriteOptions extends CallOptions {
 export interface StartParams
   extends Omit<
       Infer<typeof startParams>,
-      | ("cwd" | "envPolicy" | "sandbox" | "metadata")
-      | ("enforceManagedNetwork" | "managedNetwork" | "networkProxy" | "shellSnapshot")
+      "cwd" | "envPolicy" | "sandbox" | "metadata" | "shellSnapshot" | "networkProxy"
     >,
     CallOptions {
   /** A native absolute path, or a `file:` URI. */
@@ -87,6 +112,34 @@ export interface StartParams
    * elsewhere is rejected.
    */
   sandboxScope?: SandboxScope;
+  /** Minimum confinement that the server requires. The backend rejects a start with less. */
+  sandboxRequirement?:
+    | {
+        /**
+         * `read-only`: no path is writable except a private /tmp. `workspace-write`: only paths below the roots are writable,
+         * or below the working directory if there are no roots.
+         */
+        mode: "read-only" | "workspace-write";
+        /** Whether the sandbox may have network access. */
+        network: boolean;
+        /** Directories that contain every readable and writable path, apart from program files. Null: any is readable. */
+        roots: readonly string[] | null;
+      }
+    | undefined;
+  /** Network policy of the process; the backend starts a proxy for it. */
+  networkProxy?: NetworkProxyConfig | undefined;
+  /**
+   * Called for a request of the process that its network policy does not decide, if `networkProxy` has a
+   * `policyDecisionTimeoutMs`. The signal aborts when the request has ended. `askConsole` is set if the process runs on a
+   * server. Absent: such a request is denied.
+   */
+  decideNetwork?:
+    | ((request: NetworkRequest, signal: AbortSignal, askConsole?: AskConsole) => Promise<NetworkAnswer>)
+    | undefined;
+  /** Called for every decision of the network proxy of this process. */
+  onNetworkDecision?: ((decision: NetworkDecision) => void) | undefined;
+  /** Id of the principal whose quotas count the process and its output. */
+  ownerId?: string | undefined;
   /** Owner of a persistent process, stored for the next server. */
   persistentOwner?: PersistentOwner | undefined;
 }
@@ -164,13 +217,19 @@ export interface ExecProcess extends AsyncDisposable {
   subscribeWake(): WatchReceiver<number>;
   read(params?: ReadParams): Promise<ReadResult>;
 
-  write(bytes: Uint8Array, options?: WriteOptions): Promise<{ status: WriteStatus }>;
+  /** Writes to stdin. A string is encoded as UTF-8. `accepted` means queued. */
+  write(data: InputData, options?: WriteOptions): Promise<{ status: WriteStatus }>;
   closeStdin(options?: CallOptions): Promise<{ status: CloseStdinStatus }>;
   /** False if the server cannot close stdin, so that `closeStdin` is rejected. */
   readonly canCloseStdin?: boolean | undefined;
   resize(size: TerminalSize, options?: CallOptions): Promise<void>;
   /** Sends `interrupt` or a signal name (`SIGUSR1`, `SIGRTMIN+2`) to the whole process group. */
   signal(name: string, options?: CallOptions): Promise<void>;
+  /**
+   * Sends a signal to the whole process group. Resolves to false if the process has exited, so that no signal was sent.
+   * Default signal: SIGTERM.
+   */
+  kill(signal?: string, options?: CallOptions): Promise<boolean>;
   /** Default mode: force. */
   terminate(mode?: TerminateMode, options?: CallOptions): Promise<TerminateResult>;
 

@@ -99,9 +99,14 @@ export interface NewItem {
   question?: string | undefined;
 }
 
+/** Returns the number of a row as users count: from 1, without the header. */
+export function rowNumber(rowIndex: number): number {
+  return rowIndex + 1;
+}
+
 /** Returns the default id of a row. */
 export function rowIdFromIndex(rowIndex: number): string {
-  return `row-${rowIndex + 1}`;
+  return `row-${rowNumber(rowIndex)}`;
 }
 
 export interface ItemRecord extends NewItem {
@@ -202,4 +207,11 @@ export function finalStatus(counts: JobCounts): "completed" | "completed_with_er
 /** The input, instruction or schema is invalid. */
 export class InputError extends Error {
   override readonly name = "InputError";
+  /** Remedy for a user of the CLI: the flag that reads the input. Not part of the message, which models also see. */
+  readonly hint: string | undefined;
+
+  constructor(message: string, { hint, ...options }: ErrorOptions & { hint?: string | undefined } = {}) {
+    super(message, options);
+    this.hint = hint;
+  }
 }

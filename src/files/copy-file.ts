@@ -13,6 +13,9 @@ const MODE_BITS = 0o7777;
 const REFUSAL = "fs/copy only supports regular files, directories, and symlinks";
 export const unsupportedKind = () => invalidRequest(REFUSAL);
 
+export const unsizedTooLarge = (source: NativePath) =>
+  invalidRequest(`copy \`${displayPath(source)}\`: file of unknown size exceeds ${MAX_READ_FILE_BYTES} bytes`);
+
 /**
  * Copies a regular file over an existing file. Node's own copy requests as many bytes as the file had at the start; if the
  * file has shrunk, it loops forever on one of a few threads. This copy ends where the file ends, occupies a thread for at most
@@ -68,6 +71,6 @@ async function copyBytes(from: FileHandle, to: FileHandle, size: number, source:
     copied += bytesRead;
     if (copied < limit) continue;
     if (size > 0) return;
-    throw invalidRequest(`copy \`${displayPath(source)}\`: file of unknown size exceeds ${limit} bytes`);
+    throw unsizedTooLarge(source);
   }
 }

@@ -1,7 +1,9 @@
-import { lstat, mkdir, opendir, readlink, realpath, symlink } from "node:fs/promises";
+import { lstat, mkdir, opendir, readlink, realpath, stat, symlink } from "node:fs/promises";
 import { invalidRequest } from "../protocol/errors.ts";
 import { copyRegularFile, unsupportedKind } from "./copy-file.ts";
+import { makeUnlessDirectory } from "./directories.ts";
 import type { CopyParams } from "./file-system.ts";
+import type { FileTrees } from "./file-trees.ts";
 import {
   joinNative,
   type NativePath,
@@ -16,7 +18,7 @@ import { nullIfMissing, withOsErrors } from "./os-error.ts";
  * Copies a file over an existing file, a link as a link, and a directory into an existing or a new directory. Skips
  * entries of a directory that are not files, links or directories. Copying a file onto itself changes nothing.
  */
-export async function copy(params: CopyParams): Promise<void> {
+export async function copy(params: CopyParams, trees: FileTrees): Promise<void> {
   const source = nativePathFromUri(params.sourcePath);
   const destination = nativePathFromUri(params.destinationPath);
   await withOsErrors(async () => {
@@ -25,14 +27,15 @@ export async function copy(params: CopyParams): Promise<void> {
     if (kind !== "directory") return await copyOne(kind, source, destination);
     if (!params.recursive) throw invalidRequest("fs/copy requires recursive: true when sourcePath is a directory");
     await refuseCopyIntoItself(source, destination);
-    await copyTree(source, destination);
+    await mkdir(destination, { recursive: true });
+    await trees.copy(source, destination);
   });
 }
 
 type Kind = "file" | "symlink" | "directory" | "other";
 
-async function copyTree(source: NativePath, destination: NativePath): Promise<void> {
-  await mkdir(destination, { recursive: true });
+/** Copies a tree entry by entry, for hosts without the addon. */
+export async function copyTree(source: NativePath, destination: NativePath): Promise<void> {
   // An explicit stack, because a tree may be deeper than the call stack.
   const pending: [from: NativePath, to: NativePath][] = [[source, destination]];
   for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
@@ -44,7 +47,7 @@ async function copyTree(source: NativePath, destination: NativePath): Promise<vo
       const kind = kindOf(await lstat(fromEntry));
       if (kind === "other") continue;
       if (kind === "directory") {
-        await mkdir(toEntry, { recursive: true });
+        await makeUnlessDirectory(toEntry, stat, "EEXIST");
         pending.push([fromEntry, toEntry]);
       } else {
         await copyOne(kind, fromEntry, toEntry);

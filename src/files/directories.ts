@@ -1,7 +1,9 @@
 import type { Dirent } from "node:fs";
 import { lstat, mkdir, opendir, stat } from "node:fs/promises";
+import { mapInSlices } from "../async/slices.ts";
 import { internalError } from "../protocol/errors.ts";
 import type { CreateDirectoryParams, DirectoryEntry } from "./file-system.ts";
+import type { FileTrees, ListedEntry, Listing } from "./file-trees.ts";
 import { displayPath, joinNative, type NativePath, nativeFromLatin1, nativePathFromUri } from "./native-path.ts";
 import { withNoFollow } from "./open-no-follow.ts";
 import { errnoNameOf, withOsErrors } from "./os-error.ts";
@@ -34,37 +36,25 @@ export async function createDirectory(params: CreateDirectoryParams): Promise<vo
 export async function readDirectory(
   params: { path: string },
   maxEntries = MAX_DIRECTORY_ENTRIES,
+  list: FileTrees["list"] = listDirectory,
 ): Promise<{ entries: DirectoryEntry[] }> {
   const path = nativePathFromUri(params.path);
   return await withOsErrors(async () => {
-    const listing = await listDirectory(path, maxEntries);
+    const listing = await list(path, maxEntries);
     if (listing.truncated) {
       throw internalError(`fs/readDirectory returned ${maxEntries + 1} entries; limit is ${maxEntries}`);
     }
-    return {
-      entries: listing.entries.map(({ name, kind }) => ({
-        fileName: displayPath(name),
-        isDirectory: kind === "directory",
-        isFile: kind === "file",
-      })),
-    };
+    const describe = ({ name, kind }: ListedEntry) => ({
+      fileName: displayPath(name),
+      isDirectory: kind === "directory",
+      isFile: kind === "file",
+    });
+    return { entries: await mapInSlices(listing.entries, describe) };
   });
 }
 
-export interface ListedEntry {
-  /** One character per byte, so that sorting follows the bytes. */
-  sortKey: string;
-  name: NativePath;
-  /** The kind of the link's target, if the entry is a link. */
-  kind: "file" | "directory" | "other";
-  isSymlink: boolean;
-}
-
-/** Lists a directory with links resolved and without broken links. Reads at most `maxEntries`. */
-export async function listDirectory(
-  path: NativePath,
-  maxEntries: number,
-): Promise<{ entries: ListedEntry[]; truncated: boolean }> {
+/** Lists a directory without the addon. */
+export async function listDirectory(path: NativePath, maxEntries: number): Promise<Listing> {
   const found: Dirent[] = [];
   let truncated = false;
   const directory = await opendir(path, { encoding: "latin1", bufferSize: READ_AHEAD_ENTRIES });
@@ -114,7 +104,8 @@ async function resolveEntry(directory: NativePath, entry: Dirent): Promise<Liste
   }
 }
 
-async function makeUnlessDirectory(
+/** Creates a directory. Rejects with `errorCode` if the path is something else; `status` decides whether links count. */
+export async function makeUnlessDirectory(
   path: NativePath,
   status: (path: NativePath) => Promise<{ isDirectory(): boolean }>,
   errorCode: "EEXIST" | "ENOTDIR",

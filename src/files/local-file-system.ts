@@ -1,7 +1,9 @@
-import { copy } from "./copy.ts";
-import { createDirectory, readDirectory } from "./directories.ts";
+import { rm } from "node:fs/promises";
+import { copy, copyTree } from "./copy.ts";
+import { createDirectory, listDirectory, MAX_DIRECTORY_ENTRIES, readDirectory } from "./directories.ts";
 import { FileHandles } from "./file-handles.ts";
 import type { FileSystem } from "./file-system.ts";
+import type { FileTrees } from "./file-trees.ts";
 import { canonicalize, getMetadata } from "./metadata.ts";
 import { MissingWatches } from "./missing-path-watches.ts";
 import { readFile, writeFile } from "./read-write.ts";
@@ -10,20 +12,29 @@ import { scan } from "./scan.ts";
 import { walk } from "./walk.ts";
 import { setAttributes, writeAtomic } from "./write-atomic.ts";
 
-/** The files of the local host, with the permissions of this process. */
-export const localFileSystem: FileSystem = {
-  readFile: (params, admit) => readFile(params, { admit }),
-  writeFile,
-  createDirectory,
-  getMetadata,
-  canonicalize,
-  readDirectory: (params) => readDirectory(params),
-  walk,
-  remove,
-  copy,
-  scan: (params) => scan(params),
-  writeAtomic,
-  setAttributes,
-  openHandles: (acquire) => new FileHandles(acquire),
-  openWatches: (onChanged, acquire) => new MissingWatches(onChanged, { acquire }),
+/** Returns the files of the local host, with the permissions of this process. Default: trees without the addon. */
+export function createLocalFileSystem(trees: FileTrees = plainFileTrees): FileSystem {
+  return {
+    readFile: (params, admit) => readFile(params, { admit }),
+    writeFile,
+    createDirectory,
+    getMetadata,
+    canonicalize,
+    readDirectory: (params) => readDirectory(params, MAX_DIRECTORY_ENTRIES, trees.list),
+    walk: (params) => walk(params, trees.list),
+    remove: (params) => remove(params, trees),
+    copy: (params) => copy(params, trees),
+    scan: (params) => scan(params),
+    writeAtomic,
+    setAttributes,
+    openHandles: (acquire) => new FileHandles(acquire),
+    openWatches: (onChanged, acquire) => new MissingWatches(onChanged, { acquire }),
+  };
+}
+
+/** Directory trees by Node, entry by entry. */
+export const plainFileTrees: FileTrees = {
+  list: listDirectory,
+  copy: copyTree,
+  remove: (path) => rm(path, { recursive: true }),
 };

@@ -20,7 +20,7 @@ export async function withNoFollow<T>(
   const names = pathNames(path);
   const last = names.pop();
   if (last === undefined) return work("/");
-  if (!HAS_DESCRIPTOR_PATHS) return work(joinNative(await checkDirectories(names, makeParents), last));
+  if (!hasDescriptorPaths()) return work(joinNative(await checkDirectories(names, makeParents), last));
   const directory = await acquireDirectory(names, makeParents);
   try {
     return await work(joinNative(descriptorPath(await directory.opening), last));
@@ -40,7 +40,7 @@ export async function reaching<T>(
 
 /** Opens a directory unless it is a symbolic link, and calls `work` with a path through the descriptor. */
 export async function withDirectory<T>(safePath: NativePath, work: (directory: NativePath) => Promise<T>): Promise<T> {
-  if (!HAS_DESCRIPTOR_PATHS) return work(safePath);
+  if (!hasDescriptorPaths()) return work(safePath);
   await using directory = await open(safePath, DIRECTORY_ONLY);
   return await work(descriptorPath(directory));
 }
@@ -48,7 +48,7 @@ export async function withDirectory<T>(safePath: NativePath, work: (directory: N
 /** Like `withNoFollow`, but rejects a symbolic link in the last name too. */
 export async function withEntry<T>(path: NativePath, work: (path: NativePath) => Promise<T>): Promise<T> {
   return withNoFollow(path, async (safePath) => {
-    if (!HAS_DESCRIPTOR_PATHS) {
+    if (!hasDescriptorPaths()) {
       if ((await lstat(safePath)).isSymbolicLink()) throw symbolicLinkRefused();
       return work(safePath);
     }
@@ -62,8 +62,14 @@ export const symbolicLinkRefused = () => invalidRequest("path contains a symboli
 
 /** Linux's flag for a descriptor that only identifies a path; it needs no read permission. */
 export const O_PATH = process.platform === "linux" ? 0o10000000 : 0;
-/** Whether a path can start at a descriptor, as in `/proc/self/fd/7/name`. */
-export const HAS_DESCRIPTOR_PATHS = process.platform === "linux" && existsSync("/proc/self/fd");
+/** Reports whether a path can start at a descriptor, as in `/proc/self/fd/7/name`. */
+export function hasDescriptorPaths(): boolean {
+  // Not at import: Deno rejects the check without `--allow-all`, and a client by URL never needs it.
+  descriptorPaths ??= process.platform === "linux" && existsSync("/proc/self/fd");
+  return descriptorPaths;
+}
+let descriptorPaths: boolean | null = null;
+
 const DIRECTORY_ONLY = O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 /** Maximum number of idle open directories; each uses a descriptor of the process. */
 const MAX_OPEN_DIRECTORIES = 32;

@@ -18,7 +18,7 @@ import { type FileHandle, open } from "node:fs/promises";
 import path from "node:path";
 import { errorMessage } from "../base/error-message.ts";
 import { temporaryName } from "./native-path.ts";
-import { HAS_DESCRIPTOR_PATHS, O_PATH } from "./open-no-follow.ts";
+import { hasDescriptorPaths, O_PATH } from "./open-no-follow.ts";
 import { errnoNameOf } from "./os-error.ts";
 
 const PERMISSION_BITS = 0o777;
@@ -50,7 +50,7 @@ export class OutputDirectory implements Disposable {
     try {
       if (options.make) mkdirSync(absolute, { recursive: true, mode: options.mode });
       const fd = openSync(absolute, O_PATH | constants.O_DIRECTORY);
-      return new OutputDirectory(absolute, fd, options.hasDescriptorPaths ?? HAS_DESCRIPTOR_PATHS);
+      return new OutputDirectory(absolute, fd, options.hasDescriptorPaths ?? hasDescriptorPaths());
     } catch (error) {
       throw failed(absolute, error);
     }

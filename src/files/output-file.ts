@@ -1,7 +1,7 @@
 import { accessSync, closeSync, constants, openSync, type Stats, writeFileSync } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
 import path from "node:path";
-import { HAS_DESCRIPTOR_PATHS, O_PATH } from "./open-no-follow.ts";
+import { hasDescriptorPaths, O_PATH } from "./open-no-follow.ts";
 import { OutputDirectory } from "./output-directory.ts";
 
 /** Returns the reason why a directory, given by its real path, must not be written; null if it may be. */
@@ -83,6 +83,12 @@ export class OutputFile implements AsyncDisposable {
     }
   }
 
+  /** Whether a regular file has the name of this file, which a write replaces. */
+  get wouldReplace(): boolean {
+    const target = this.#target;
+    return target.type === "regular" && target.directory.status(target.name) !== null;
+  }
+
   /**
    * Writes the whole content. Throws if the directory was moved or replaced since it was opened; the file is then in the
    * opened directory, and the message names its path.
@@ -160,7 +166,7 @@ function openSpecial(directory: OutputDirectory, name: string): OutputTarget | n
 }
 
 function openSpecialTarget(file: string, noFollow: number): OutputTarget {
-  if (!HAS_DESCRIPTOR_PATHS) return { type: "special", fd: null, path: file };
+  if (!hasDescriptorPaths()) return { type: "special", fd: null, path: file };
   const fd = openSync(file, O_PATH | noFollow);
   const target = { type: "special", fd, path: `/proc/self/fd/${fd}` } as const;
   try {

@@ -1,8 +1,10 @@
 import { lstat, stat } from "node:fs/promises";
+import { SliceCounter } from "../async/slices.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import { uriFromPath } from "../protocol/path-uri.ts";
-import { type ListedEntry, listDirectory, MAX_DIRECTORY_ENTRIES } from "./directories.ts";
+import { listDirectory, MAX_DIRECTORY_ENTRIES } from "./directories.ts";
 import type { WalkParams, WalkResult } from "./file-system.ts";
+import type { FileTrees, ListedEntry, Listing } from "./file-trees.ts";
 import { joinNative, type NativePath, nativePathFromUri } from "./native-path.ts";
 import { errnoNameOf, osErrorMessage, withOsErrors } from "./os-error.ts";
 
@@ -10,7 +12,7 @@ import { errnoNameOf, osErrorMessage, withOsErrors } from "./os-error.ts";
 export const WALK_MAXIMUMS = { depth: 64, directories: 10_000, entries: 50_000 };
 
 /** Maximum size of one response, counted like Codex does. */
-export const MAX_WALK_ANSWER_BYTES = 4 * 1024 * 1024;
+export const MAX_WALK_RESPONSE_BYTES = 4 * 1024 * 1024;
 /** Counted per entry in addition to its path. */
 const LINE_OVERHEAD_BYTES = 64;
 
@@ -18,30 +20,49 @@ const LINE_OVERHEAD_BYTES = 64;
  * Lists a tree breadth first, with sorted names per directory. Links to files are omitted. Links to directories are
  * included with `followDirectorySymlinks`; then no directory is entered twice.
  */
-export async function walk(params: WalkParams): Promise<WalkResult> {
+export async function walk(params: WalkParams, list: FileTrees["list"] = listDirectory): Promise<WalkResult> {
   checkLimits(params.options);
   const root = nativePathFromUri(params.path);
   return await withOsErrors(async () => {
     const result = new BoundedResult(params.options.maxEntries);
     const found = await stat(root);
     const canEnter = params.options.followDirectorySymlinks || !(await lstat(root)).isSymbolicLink();
-    if (found.isDirectory() && canEnter) await walkFrom(root, params.options, result);
+    if (found.isDirectory() && canEnter) await walkFrom(root, params.options, result, list);
     return result.value;
   });
 }
 
 type Options = WalkParams["options"];
 
-async function walkFrom(root: NativePath, options: Options, result: BoundedResult): Promise<void> {
+async function walkFrom(
+  root: NativePath,
+  options: Options,
+  result: BoundedResult,
+  list: FileTrees["list"],
+): Promise<void> {
+  const slices = new SliceCounter();
   const entered = new Set<string>();
   const queue: { path: NativePath; depth: number }[] = [{ path: root, depth: 0 }];
   let directories = 0;
-  for (const { path, depth } of queue) {
+  const ahead = new Map<NativePath, Promise<Listing>>();
+  const listAhead = (path: NativePath) => {
+    const listing = list(path, MAX_DIRECTORY_ENTRIES);
+    // The walk handles the failure when it reaches the directory.
+    listing.catch(() => undefined);
+    ahead.set(path, listing);
+    return listing;
+  };
+  for (const [at, { path, depth }] of queue.entries()) {
     if (options.followDirectorySymlinks && !(await recordVisit(path, entered))) continue;
     if (directories === options.maxDirectories) return result.truncate();
     directories++;
 
-    const listing = await listDirectory(path, MAX_DIRECTORY_ENTRIES).catch((error: unknown) => {
+    const started = ahead.get(path) ?? listAhead(path);
+    ahead.delete(path);
+    const next = queue[at + 1];
+    // A followed link may lead to a directory that the walk omits.
+    if (next && !options.followDirectorySymlinks) void listAhead(next.path);
+    const listing = await started.catch((error: unknown) => {
       const name = errnoNameOf(error);
       // An unreadable root fails the call; an unreadable directory below it is reported in `errors`.
       if (depth === 0 || name === null) throw error;
@@ -52,6 +73,7 @@ async function walkFrom(root: NativePath, options: Options, result: BoundedResul
     listing.entries.sort((a, b) => (a.sortKey < b.sortKey ? -1 : 1));
 
     for (const entry of listing.entries) {
+      if (slices.isOver()) await slices.next();
       if (!result.countEntry()) return;
       const kind = listedKind(entry, options);
       if (kind === null) continue;
@@ -84,7 +106,7 @@ async function recordVisit(path: NativePath, entered: Set<string>): Promise<bool
 class BoundedResult {
   readonly value: WalkResult = { entries: [], errors: [], truncated: false };
   #entriesLeft: number;
-  #bytesLeft = MAX_WALK_ANSWER_BYTES;
+  #bytesLeft = MAX_WALK_RESPONSE_BYTES;
 
   constructor(maxEntries: number) {
     this.#entriesLeft = maxEntries;

@@ -1,14 +1,29 @@
+import { lstatSync, unlinkSync } from "node:fs";
 import { createServer, connect as openSocket, type Server, type Socket } from "node:net";
 import { FORWARD_WINDOW_BYTES, MAX_FORWARD_CHUNK_BYTES } from "../protocol/forward-schemas.ts";
 import type { ByteStream, ByteStreamEvents } from "./byte-stream.ts";
+import type { ForwardAddress } from "./forward-address.ts";
 
 /** A target on the same host or network accepts within this time. */
 const CONNECT_TIMEOUT_MS = 10_000;
 
 /** Rejects with the system's error; `ETIMEDOUT` if the target does not respond. */
 export function connectTcp(host: string, port: number, signal: AbortSignal): Promise<ByteStream> {
+  return openStream({ host, port }, `${host}:${port}`, signal);
+}
+
+/** Connects to a Unix socket. Rejects with the system's error. */
+export function connectUnix(path: string, signal: AbortSignal): Promise<ByteStream> {
+  return openStream({ path }, path, signal);
+}
+
+function openStream(
+  address: { host: string; port: number } | { path: string },
+  label: string,
+  signal: AbortSignal,
+): Promise<ByteStream> {
   return new Promise((resolve, reject) => {
-    const socket = openSocket({ host, port, allowHalfOpen: true, noDelay: true });
+    const socket = openSocket({ ...address, allowHalfOpen: true, noDelay: true });
     const done = (finish: () => void) => {
       clearTimeout(timer);
       signal.removeEventListener("abort", onAbort);
@@ -22,16 +37,67 @@ export function connectTcp(host: string, port: number, signal: AbortSignal): Pro
         reject(error);
       });
     const onError = (error: Error) => fail(error);
-    const onAbort = () => fail(new Error(`connect ${host}:${port}: the requesting connection closed`));
+    const onAbort = () => fail(new Error(`connect ${label}: the requesting connection closed`));
     const timer = setTimeout(
-      () => fail(Object.assign(new Error(`connect ${host}:${port}: no response`), { code: "ETIMEDOUT" })),
+      () => fail(Object.assign(new Error(`connect ${label}: no response`), { code: "ETIMEDOUT" })),
       CONNECT_TIMEOUT_MS,
     );
     socket.once("error", onError);
-    socket.once("connect", () => done(() => resolve(new TcpStream(socket))));
+    socket.once("connect", () => done(() => resolve(new TcpStream(socket, "path" in address))));
     signal.addEventListener("abort", onAbort, { once: true });
     if (signal.aborted) onAbort();
   });
+}
+
+/** Connects to a TCP address or a Unix socket. */
+export function connectAddress(address: ForwardAddress, signal: AbortSignal): Promise<ByteStream> {
+  return "path" in address ? connectUnix(address.path, signal) : connectTcp(address.host, address.port, signal);
+}
+
+/** Listens on a TCP address or a Unix socket. `port` of the result is 0 for a Unix socket. */
+export function listenAddress(
+  address: ForwardAddress,
+  onStream: (stream: ByteStream, peer: string) => void,
+): Promise<{ readonly port: number; close(): void }> {
+  return "path" in address ? listenUnix(address.path, onStream) : listenTcp(address.host, address.port, onStream);
+}
+
+/** Listens on a Unix socket that only this user can use. Replaces the socket of a process that has ended. */
+async function listenUnix(
+  path: string,
+  onStream: (stream: ByteStream, peer: string) => void,
+): Promise<{ readonly port: number; close(): void }> {
+  await removeDeadSocket(path);
+  return new Promise((resolve, reject) => {
+    const server = createServer({ allowHalfOpen: true, pauseOnConnect: true });
+    server.once("error", reject);
+    server.on("connection", (socket) => onStream(new TcpStream(socket, true), ""));
+    // `listen` binds a path before it returns, so no other user can connect between bind and chmod.
+    const mask = process.umask(0o177);
+    try {
+      server.listen({ path });
+    } finally {
+      process.umask(mask);
+    }
+    server.once("listening", () => {
+      server.removeListener("error", reject);
+      server.on("error", () => undefined);
+      resolve({ port: 0, close: () => void server.close() });
+    });
+  });
+}
+
+/** Removes a socket file on which no process listens. Other files stay, and the caller cannot bind the path. */
+async function removeDeadSocket(path: string): Promise<void> {
+  if (!lstatSync(path, { throwIfNoEntry: false })?.isSocket()) return;
+  const code = await new Promise<string | undefined>((resolve) => {
+    const probe = openSocket({ path });
+    probe
+      .once("connect", () => resolve(undefined))
+      .once("error", (error: NodeJS.ErrnoException) => resolve(error.code));
+    probe.once("connect", () => probe.destroy());
+  });
+  if (code === "ECONNREFUSED") unlinkSync(path);
 }
 
 /** `peer` is the address of the client, for example `127.0.0.1:5000`. Rejects with the system's error. */
@@ -44,7 +110,7 @@ export function listenTcp(
     const server: Server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true });
     server.once("error", reject);
     server.on("connection", (socket) =>
-      onStream(new TcpStream(socket), `${socket.remoteAddress}:${socket.remotePort}`),
+      onStream(new TcpStream(socket, false), `${socket.remoteAddress}:${socket.remotePort}`),
     );
     server.listen({ host, port }, () => {
       server.removeListener("error", reject);
@@ -65,9 +131,11 @@ class TcpStream implements ByteStream {
   #unacknowledgedBytes = 0;
   #events: ByteStreamEvents | null = null;
   #reason: string | null = null;
+  readonly #isUnix: boolean;
 
-  constructor(socket: Socket) {
+  constructor(socket: Socket, isUnix: boolean) {
     this.#socket = socket;
+    this.#isUnix = isUnix;
     socket.pause();
     socket.on("error", (error: Error & { code?: string }) => {
       this.#reason ??= error.code === "ECONNRESET" ? "reset by the other side" : (error.code ?? error.message);
@@ -117,6 +185,11 @@ class TcpStream implements ByteStream {
    */
   #reset(): void {
     const socket = this.#socket;
+    // A Unix socket has no reset, and Node throws.
+    if (this.#isUnix) {
+      socket.destroy();
+      return;
+    }
     const isShuttingDown = socket.writableEnded && socket.writableLength === 0 && !socket.writableFinished;
     if (isShuttingDown) socket.once("finish", () => socket.resetAndDestroy());
     else socket.resetAndDestroy();

@@ -2,11 +2,12 @@ import { mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { filterSecrets } from "../exec/backend/secret-filter.ts";
-import { availableSandboxes } from "../sandbox/sandbox-probe.ts";
+import { formatCredential } from "../protocol/network/credential-definition.ts";
 import { ExecServer } from "../server/exec-server.ts";
 import { listen } from "../server/listen/listen.ts";
 import { connectServer } from "./connect-server.ts";
 import type { ConnectedHost, LocalExecHostOptions } from "./exec-host.ts";
+import { localSandboxes } from "./host-sandboxes.ts";
 import { createLocalHost } from "./local-host.ts";
 
 /**
@@ -17,13 +18,15 @@ export async function connectAttachableHost({
   cwd,
   secretFilter,
   masked,
+  credentials = [],
 }: LocalExecHostOptions): Promise<ConnectedHost> {
   const directory = realpathSync(mkdtempSync(join(tmpdir(), "procwire-attach-")));
   const path = join(directory, "socket");
   await using opening = new AsyncDisposableStack();
   opening.defer(() => rmSync(directory, { recursive: true, force: true }));
+  const config = { credentials: credentials.map(formatCredential) };
   // No sandboxed process can connect to the socket.
-  const server = opening.use(new ExecServer(createLocalHost({ maskedPaths: [directory, ...masked] })));
+  const server = opening.use(new ExecServer(createLocalHost({ maskedPaths: [directory, ...masked], config })));
   const listening = await listen(server, { type: "unix", path });
   opening.defer(async () => {
     listening.destroyPending();
@@ -36,7 +39,7 @@ export async function connectAttachableHost({
     backend: filterSecrets(client.backend, secretFilter),
     cwd: cwd ?? process.cwd(),
     shell: null,
-    sandboxes: availableSandboxes(),
+    sandboxes: localSandboxes(),
     realPath: (named) => realpathSync(resolve(named)),
     isSandboxedPeer: (peer) => server.isSandboxedPeer(peer),
     isAlive: () => true,

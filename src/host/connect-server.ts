@@ -1,5 +1,8 @@
-import type { ConnectionState, ExecServerClient } from "../client/exec-server-client.ts";
+import { randomUuid } from "../base/random-uuid.ts";
+import type { ConnectionState, ExecServerClient, ExecServerClientOptions } from "../client/exec-server-client.ts";
 import { ExecServerError } from "../protocol/exec-server-error.ts";
+import { randomBytes } from "../server/auth/random-bytes.ts";
+import { withConnectAdvice } from "./connect-advice.ts";
 
 /** Address and credentials of a server. */
 export interface ServerAddress {
@@ -10,6 +13,9 @@ export interface ServerAddress {
   resumeSessionId?: string | undefined;
   /** PEM certificates that are trusted in addition to the system's. */
   tlsCa?: string | undefined;
+  /** Called for each connection: certificate and key of this client, in PEM. */
+  readTlsCert?: (() => string) | undefined;
+  readTlsKey?: (() => string) | undefined;
   /** Allows sending the token over plain `ws://` to another host. */
   insecurePlainToken?: boolean | undefined;
   /** How long to wait for a server that is starting. Default: no wait. */
@@ -23,21 +29,23 @@ const RETRY_INTERVAL_MS = 200;
 export async function connectServer(
   address: ServerAddress,
   onConnectionState?: (state: ConnectionState) => void,
+  reconnect?: ExecServerClientOptions["reconnect"],
 ): Promise<ExecServerClient> {
   const until = performance.now() + (address.startTimeoutMs ?? 0);
   for (;;) {
     try {
-      return await connectOnce(address, onConnectionState);
+      return await connectOnce(address, onConnectionState, reconnect);
     } catch (error) {
-      if (!isServerStarting(error) || performance.now() >= until) throw error;
+      if (!isServerStarting(error) || performance.now() >= until) throw withConnectAdvice(error, address.url);
     }
     await new Promise((resolve) => setTimeout(resolve, RETRY_INTERVAL_MS));
   }
 }
 
 async function connectOnce(
-  { url, readToken, resumeSessionId, tlsCa, insecurePlainToken }: ServerAddress,
+  { url, readToken, resumeSessionId, tlsCa, readTlsCert, readTlsKey, insecurePlainToken }: ServerAddress,
   onConnectionState?: (state: ConnectionState) => void,
+  reconnect?: ExecServerClientOptions["reconnect"],
 ): Promise<ExecServerClient> {
   const [{ NodeExecServerClient: Client }, { nativeCodecIfAvailable }] = await Promise.all([
     import("../client/node/node-client.ts"),
@@ -46,13 +54,18 @@ async function connectOnce(
   return Client.connectWebSocket({
     url,
     clientName: "procwire-cli",
-    authToken: readToken?.(),
+    authToken: readToken,
     resumeSessionId,
     tlsCa,
+    tlsCert: readTlsCert,
+    tlsKey: readTlsKey,
     insecurePlainToken,
     // Only the byte codec of the addon, which masks and encodes stdin.
     codec: nativeCodecIfAvailable(),
+    // The global `crypto` loads a library that takes longer than a request.
+    newId: () => randomUuid(randomBytes(16)),
     onConnectionState,
+    reconnect,
   });
 }
 

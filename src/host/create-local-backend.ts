@@ -8,13 +8,17 @@ import type { SupervisorChannel } from "../local/persistent/persistent-child.ts"
 import { nodePlatform, type ProcessPlatform } from "../local/platform.ts";
 import { loadAddon } from "../native/addon.ts";
 import { nativePlatform } from "../native/native-process.ts";
+import type { CredentialDefinition } from "../protocol/network/credential-definition.ts";
 import { localSandbox } from "./local-sandbox.ts";
+import { localNetwork, routeLocalProxies, secretFilesOf } from "./network/local-network.ts";
 
 export interface LocalBackendFactoryOptions extends LocalBackendOptions {
   /** The supervisor of this server. */
   supervisor?: SupervisorChannel | null | undefined;
   /** Ignores the addon even if it is available. */
   forceFallback?: boolean | undefined;
+  /** Credentials that starts may name. No process inherits the variables of their sources. */
+  credentials?: readonly CredentialDefinition[] | undefined;
 }
 
 /** The first sandboxed start imports the sandbox code. */
@@ -22,7 +26,8 @@ export function createLocalBackend({
   forceFallback,
   supervisor = null,
   // No masked paths: a library has neither secret files nor a listener.
-  resolveSandbox = localSandbox().resolve,
+  credentials = [],
+  resolveSandbox = localSandbox({ masked: secretFilesOf(credentials) }).resolve,
   ...options
 }: LocalBackendFactoryOptions = {}): LocalBackend {
   let hasSandboxes = false;
@@ -30,6 +35,9 @@ export function createLocalBackend({
     forceFallback ? nodePlatform("it was switched off (forceFallback)") : createPlatform(supervisor),
     {
       isLibrary: true,
+      createNetwork: localNetwork({ credentials }),
+      routeProxies: routeLocalProxies,
+      hostEnv: withoutSources(credentials),
       ...options,
       resolveSandbox: (request, params) => {
         hasSandboxes = true;
@@ -42,6 +50,13 @@ export function createLocalBackend({
       },
     },
   );
+}
+
+/** Returns the environment without the variables that contain secrets; undefined if there are none. */
+function withoutSources(credentials: readonly CredentialDefinition[]): LocalBackendOptions["hostEnv"] {
+  const withheld = credentials.flatMap(({ source }) => (source.type === "env" ? [source.variable] : []));
+  if (withheld.length === 0) return undefined;
+  return Object.fromEntries(Object.entries(process.env).filter(([name]) => !withheld.includes(name)));
 }
 
 function createPlatform(supervisor: SupervisorChannel | null): ProcessPlatform {

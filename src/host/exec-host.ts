@@ -1,11 +1,15 @@
 import { realpathSync } from "node:fs";
 import { resolve } from "node:path";
+import type { ConnectionState } from "../client/exec-server-client.ts";
 import { filterSecrets, type SecretFilterOptions } from "../exec/backend/secret-filter.ts";
 import type { ExecBackend } from "../exec/exec-process.ts";
 import type { EnvironmentInfo } from "../protocol/methods.ts";
+import type { CredentialDefinition } from "../protocol/network/credential-definition.ts";
 import { pathFromUri } from "../protocol/path-uri.ts";
 import type { PeerAddress } from "../server/host-services.ts";
 import { connectServer, type ServerAddress } from "./connect-server.ts";
+import { localSandboxes, remoteSandboxes } from "./host-sandboxes.ts";
+import { makeProcessPrivate } from "./native-support.ts";
 
 /** A host that runs commands: the local one or a server. Nothing is opened before `connect`. */
 export interface ExecHost {
@@ -50,28 +54,31 @@ export interface ServerHostOptions extends HostOptions {
 export interface LocalExecHostOptions extends HostOptions {
   /** Token and secret files of this process, hidden from sandboxed processes. */
   masked: readonly string[];
+  /** Credentials that commands may name. */
+  credentials?: readonly CredentialDefinition[] | undefined;
   /** Runs the processes behind an in-process server on a Unix socket, so that users can attach. */
   isAttachable?: boolean | undefined;
 }
 
 export function localHost({ isAttachable = false, ...options }: LocalExecHostOptions): ExecHost {
-  const { cwd, secretFilter, masked } = options;
+  const { cwd, secretFilter, masked, credentials = [] } = options;
   return {
     name: "this machine",
     async connect() {
+      makeProcessPrivate();
       if (isAttachable) return (await import("./attachable-host.ts")).connectAttachableHost(options);
-      const [{ createLocalBackend }, { localSandbox }, { availableSandboxes }] = await Promise.all([
+      const [{ createLocalBackend }, { localSandbox }, { secretFilesOf }] = await Promise.all([
         import("./create-local-backend.ts"),
         import("./local-sandbox.ts"),
-        import("../sandbox/sandbox-probe.ts"),
+        import("./network/local-network.ts"),
       ]);
-      const sandbox = localSandbox(masked);
-      const backend = createLocalBackend({ resolveSandbox: sandbox.resolve });
+      const sandbox = localSandbox({ masked: [...masked, ...secretFilesOf(credentials)] });
+      const backend = createLocalBackend({ resolveSandbox: sandbox.resolve, credentials });
       return {
         backend: filterSecrets(backend, secretFilter),
         cwd: cwd ?? process.cwd(),
         shell: null,
-        sandboxes: availableSandboxes(),
+        sandboxes: localSandboxes(),
         realPath: (path) => realpathSync(resolve(path)),
         isSandboxedPeer: sandbox.isSandboxedPeer,
         isAlive: () => true,
@@ -84,33 +91,33 @@ export function localHost({ isAttachable = false, ...options }: LocalExecHostOpt
 }
 
 export function serverHost(address: ServerAddress, options: ServerHostOptions): ExecHost {
-  const connect = options.reopens ? connectReopening : connectOnce;
-  return { name: address.url, connect: () => connect(address, options) };
+  return { name: address.url, connect: () => connectHost(address, options) };
 }
 
-async function connectOnce(address: ServerAddress, options: HostOptions): Promise<ConnectedHost> {
-  let alive = true;
-  const client = await connectServer(address, (state) => {
-    if (state.type === "disconnected") alive = false;
-  });
-  return {
-    ...remoteHost(client.backend, await client.info(), options),
-    attachUrl: address.url,
-    isAlive: () => alive,
-    reopenCount: () => 0,
-    close: () => client.close(),
+async function connectHost(address: ServerAddress, options: ServerHostOptions): Promise<ConnectedHost> {
+  let isEnded = false;
+  let isLost = false;
+  let reopenCount = 0;
+  const onState = ({ type }: ConnectionState) => {
+    if (type === "connected" && isLost) reopenCount++;
+    isLost = type === "sessionLost" || (isLost && type !== "connected");
+    if (type === "disconnected") isEnded = true;
   };
-}
-
-async function connectReopening(address: ServerAddress, options: HostOptions): Promise<ConnectedHost> {
-  const { openReopeningSession } = await import("./reopening-session.ts");
-  const { backend, info } = await openReopeningSession(address);
+  const client = await connectServer(address, onState, { newSession: options.reopens });
+  let info: EnvironmentInfo;
+  try {
+    info = await client.info();
+  } catch (error) {
+    await client.close();
+    throw error;
+  }
   return {
-    ...remoteHost(backend, info, options),
+    ...remoteHost(client.backend, info, options),
     attachUrl: address.url,
-    isAlive: () => true,
-    reopenCount: () => backend.reopenCount,
-    close: () => backend.close(),
+    // An agent without other hosts gets the error of the call instead.
+    isAlive: () => options.reopens || !isEnded,
+    reopenCount: () => reopenCount,
+    close: () => client.close(),
   };
 }
 
@@ -120,7 +127,7 @@ function remoteHost(backend: ExecBackend, info: EnvironmentInfo, { cwd, secretFi
     backend: filterSecrets(backend, secretFilter),
     cwd: cwd ?? (info.cwd ? pathFromUri(info.cwd) : "/"),
     shell: info.shell.path,
-    sandboxes: info.sandboxes ?? [],
+    sandboxes: remoteSandboxes(info),
     realPath: (path: string) => path,
     // Only the server knows which processes it sandboxed, and it may run on this machine.
     isSandboxedPeer: async (peer: PeerAddress) =>

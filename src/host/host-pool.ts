@@ -4,6 +4,7 @@ import { type Clock, systemClock } from "../async/clock.ts";
 import { OutageRetry } from "../async/outage-retry.ts";
 import { errorMessage } from "../base/error-message.ts";
 import { HostLostError, NoHostAvailableError } from "../exec/backend/host-errors.ts";
+import { type NetworkChoice, type NetworkWords, narrowNetwork } from "../tools/network/network-rules.ts";
 import type { ApprovalPolicy } from "../tools/policy/approval.ts";
 import { type SandboxMode, sandboxChoiceFor } from "../tools/policy/sandbox-mode.ts";
 import type { UnifiedExecEvent } from "../tools/sessions/exec-events.ts";
@@ -13,6 +14,8 @@ import type { ConnectedHost, ExecHost } from "./exec-host.ts";
 export interface HostPoolOptions {
   hosts: readonly ExecHost[];
   sandbox: SandboxMode;
+  /** Network of sandboxed commands. Default: off. */
+  network?: NetworkChoice | undefined;
   /** Writable paths in addition to the working directory, for `workspace-write`. */
   writable?: readonly string[];
   /** The commands of an agent share one sandboxed /tmp until its tools are closed. Default: one /tmp per command. */
@@ -52,10 +55,16 @@ export class HostPool implements AsyncDisposable {
   /**
    * Opens tools on an available host. Rejects with the errors of all hosts if none is available: at once if none was ever
    * available, otherwise after `outageTimeoutMs`. A lost host is replaced until the first call has run on it; after that,
-   * calls reject with a HostLostError. `processPrefix` is the prefix of their process ids.
+   * calls reject with a HostLostError. `processPrefix` is the prefix of their process ids. `networkWords` narrow the network.
    */
-  async openTools(signal?: AbortSignal, processPrefix?: string): Promise<RunToolset> {
-    let current = await this.#open(signal, processPrefix);
+  async openTools(
+    signal?: AbortSignal,
+    processPrefix?: string,
+    networkWords: NetworkWords | null = null,
+  ): Promise<RunToolset> {
+    const { network = { type: "off" } } = this.#options;
+    const options: ToolsOptions = { processPrefix, network: narrowNetwork(network, networkWords) };
+    let current = await this.#open(signal, options);
     let hasRun = false;
     const call = async (name: string, args: unknown, context: ToolCallContext | undefined) => {
       for (;;) {
@@ -68,7 +77,7 @@ export class HostPool implements AsyncDisposable {
         }
         if (hasRun) throw new HostLostError(`run command: the host ${current.name} was lost`);
         await current.close();
-        current = await this.#open(context?.signal, processPrefix);
+        current = await this.#open(context?.signal, options);
       }
     };
     return {
@@ -81,21 +90,21 @@ export class HostPool implements AsyncDisposable {
     };
   }
 
-  async #open(signal: AbortSignal | undefined, processPrefix: string | undefined): Promise<HostTools> {
-    const open = () => this.#openAny(processPrefix);
+  async #open(signal: AbortSignal | undefined, options: ToolsOptions): Promise<HostTools> {
+    const open = () => this.#openAny(options);
     const opening = this.#outage && this.#hasOpened ? this.#outage.run(open) : open();
     const opened = await abortable(opening, signal, (late) => late.close());
     this.#hasOpened = true;
     return opened;
   }
 
-  async #openAny(processPrefix?: string): Promise<HostTools> {
+  async #openAny(options: ToolsOptions = {}): Promise<HostTools> {
     const failures: string[] = [];
     const errors: unknown[] = [];
     for (const member of this.#byLoad()) {
       member.inUse++;
       try {
-        return await this.#openOn(member, processPrefix);
+        return await this.#openOn(member, options);
       } catch (error) {
         member.inUse--;
         member.backoffUntilMs = this.#clock.monotonic() + BACKOFF_MS;
@@ -141,7 +150,7 @@ export class HostPool implements AsyncDisposable {
     return this.#members.toSorted((a, b) => backoffRank(a) - backoffRank(b) || a.inUse - b.inUse);
   }
 
-  async #openOn(member: PoolMember, processPrefix: string | undefined): Promise<HostTools> {
+  async #openOn(member: PoolMember, { processPrefix, network }: ToolsOptions): Promise<HostTools> {
     const host = await this.#connect(member);
     const { sandbox, writable = [], sharedTmp = false, isAttachable, approval } = this.#options;
     const { createUnifiedExec } = await import("../tools/unified-exec.ts");
@@ -150,7 +159,7 @@ export class HostPool implements AsyncDisposable {
       backend: host.backend,
       cwd: host.cwd,
       hostSandboxes: host.sandboxes,
-      sandbox: sandboxChoiceFor(sandbox, [host.cwd, ...writable], { sharedTmp }),
+      sandbox: sandboxChoiceFor(sandbox, [host.cwd, ...writable], { sharedTmp, network }),
       approval,
       reopenCount: () => host.reopenCount(),
       shell: host.shell ?? undefined,
@@ -183,6 +192,12 @@ export class HostPool implements AsyncDisposable {
     member.connected.catch(() => undefined);
     return member.connected;
   }
+}
+
+/** Options of the tools of one agent. */
+interface ToolsOptions {
+  processPrefix?: string | undefined;
+  network?: NetworkChoice | undefined;
 }
 
 /** The tools of one agent on one host. */

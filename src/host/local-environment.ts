@@ -20,7 +20,9 @@ export const Environment = {
    * const { stdout } = await environment.run("date");
    */
   create(target: string | EnvironmentTarget, options: EnvironmentOptions = {}): Promise<Environment> {
-    return AnyEnvironment.create(target, { local: createLocalFactory, ...options });
+    // Options that are not an object pass unchanged, so that they are rejected.
+    const isSpreadable = typeof options === "object" && options !== null;
+    return AnyEnvironment.create(target, isSpreadable ? { local: createLocalFactory, ...options } : options);
   },
 };
 

@@ -3,13 +3,20 @@
  * its host. Each part is imported by the first request that needs it.
  */
 
+import { systemClock } from "../async/clock.ts";
+import { GarbagePressure } from "../async/garbage-pressure.ts";
 import { MemoryBudget } from "../async/memory-budget.ts";
 import { createEnvironmentService } from "../environment/environment-service.ts";
+import { PrincipalMemories } from "../exec/log/principal-memory.ts";
 import { RetentionBudget } from "../exec/log/retention-budget.ts";
+import { callback, checkOptions, flag, listOf, objectWith, optionsOf, text } from "../exec/options/option-schema.ts";
+import type { FileSystem } from "../files/file-system.ts";
 import type { LocalBackend } from "../local/local-backend.ts";
 import type { SupervisorChannel } from "../local/persistent/persistent-child.ts";
+import { type MemoryLimit, readMemoryLimit } from "../local/tree/cgroup-memory.ts";
 import { requireLibuvThreads } from "../native/libuv-threads.ts";
 import { invalidRequest } from "../protocol/errors.ts";
+import { parseCredential, requireUniqueNames } from "../protocol/network/credential-definition.ts";
 import type {
   ForwardService,
   HostServices,
@@ -19,22 +26,32 @@ import type {
   ServerLog,
 } from "../server/host-services.ts";
 import { watchdogWarning } from "../server/lifecycle/watchdog-client.ts";
-import {
-  DEFAULT_SERVER_CAPS,
-  DEFAULT_SERVER_CONFIG,
-  MEMORY_SHARES,
-  type ServerConfig,
-} from "../server/server-config.ts";
+import { memoryQuotaOf, partOfServer } from "../server/principal-quotas.ts";
+import { DEFAULT_SERVER_CAPS, MEMORY_SHARES, type ServerConfig } from "../server/server-config.ts";
+import { serverConfig } from "../server/server-options.ts";
 import { VERSION } from "../version.ts";
 import { createLocalBackend } from "./create-local-backend.ts";
 import { localSandbox } from "./local-sandbox.ts";
-import { nativeSocketsIfAvailable, retainFreedMemory } from "./native-support.ts";
+import { defaultMemoryBudget, MemoryMonitor } from "./memory-monitor.ts";
+import {
+  landlockVersion,
+  listenerSupportIfAvailable,
+  nativeFileTreesIfAvailable,
+  nativeSocketsIfAvailable,
+  releaseFreeMemory,
+  retainFreedMemory,
+} from "./native-support.ts";
+import { localNetwork, secretFilesOf } from "./network/local-network.ts";
 
 export interface CreateLocalHostOptions {
   log?: ServerLog;
   config?: Partial<ServerConfig>;
   /** Files that are hidden from sandboxed processes: the server's sockets, tokens and secrets. */
   maskedPaths?: readonly string[];
+  /** Further files of the server, which may be in the directory of a masked secret. */
+  ownFiles?: readonly string[] | undefined;
+  /** Offers no sandboxes: rejects every request for one. */
+  noSandbox?: boolean | undefined;
   /** Makes this process a subreaper, which adopts and reaps orphans. For a server, not for a library. */
   subreaper?: boolean;
   /** For applications that use the backend without a server: rejects ids of live processes; errors contain the caller's stack. */
@@ -50,15 +67,44 @@ export interface LocalHost extends HostServices {
   readonly backend: LocalBackend;
 }
 
+const localHostOptions = optionsOf<CreateLocalHostOptions>({
+  log: callback,
+  config: serverConfig,
+  maskedPaths: listOf(text, "an array of strings"),
+  ownFiles: listOf(text, "an array of strings"),
+  noSandbox: flag,
+  subreaper: flag,
+  calledDirectly: flag,
+  keepFreedMemory: flag,
+  supervisor: objectWith("the channel of a supervisor", "takeRestored"),
+});
+
 export function createLocalHost(options: CreateLocalHostOptions = {}): LocalHost {
+  checkOptions("createLocalHost", options, localHostOptions);
   const log: ServerLog = options.log ?? (() => undefined);
   const retainedBytes = options.config?.retainedOutputBytes;
-  const memory = new MemoryBudget(options.config?.memoryBudgetBytes ?? DEFAULT_SERVER_CONFIG.memoryBudgetBytes);
-  const budget = (share: number) => new RetentionBudget(memory.maxBytes * share, memory);
-  const sandbox = localSandbox(options.maskedPaths);
+  const limit = options.keepFreedMemory ? readMemoryLimit() : null;
+  const memory = new MemoryBudget(
+    options.config?.memoryBudgetBytes ?? defaultMemoryBudget(limit?.bytes ?? Number.POSITIVE_INFINITY),
+  );
+  if (limit) monitorMemory(memory, limit, log);
+  const credentials = (options.config?.credentials ?? []).map(parseCredential);
+  requireUniqueNames(credentials);
+  const sandbox = localSandbox({
+    masked: [...(options.maskedPaths ?? []), ...secretFilesOf(credentials)],
+    ownFiles: options.ownFiles,
+    noSandbox: options.noSandbox,
+    ownerPid: options.supervisor?.pid,
+  });
+  const retention = new RetentionBudget(memory.maxBytes * MEMORY_SHARES.retention, memory);
+  const snapshots = new RetentionBudget(memory.maxBytes * MEMORY_SHARES.snapshots, memory, "caches");
+  const quotaBytes = memoryQuotaOf(options.config ?? {}, memory.maxBytes);
+  const principalMemories =
+    quotaBytes < memory.maxBytes ? new PrincipalMemories(quotaBytes, memory, { retention, snapshots }) : undefined;
   const backend = createLocalBackend({
-    budget: budget(MEMORY_SHARES.retention),
-    snapshotBudget: budget(MEMORY_SHARES.snapshots),
+    budget: retention,
+    snapshotBudget: snapshots,
+    principalMemories,
     isLibrary: options.calledDirectly ?? false,
     subreaper: options.subreaper ?? false,
     supervisor: options.supervisor,
@@ -67,25 +113,44 @@ export function createLocalHost(options: CreateLocalHostOptions = {}): LocalHost
     onCgroupFailed: (error) =>
       log("warn", "process cgroups unavailable; descendants are tracked by tree tags only", { error }),
     resolveSandbox: sandbox.resolve,
+    credentials,
+    createNetwork: localNetwork({ privateViaUpstream: options.config?.proxyPrivateIpsViaUpstream, credentials }),
+    restoreSandbox: sandbox.restore,
     eventLogLimits: retainedBytes === undefined ? {} : { retainedBytes },
   });
   if (options.config?.limits) backend.requireLimits(options.config.limits);
-  if (options.keepFreedMemory) retainFreedMemory();
+  if (options.keepFreedMemory) {
+    retainFreedMemory();
+    const collect = () => releaseFreeMemory(true);
+    new GarbagePressure({ budget: memory, clock: systemClock, residentBytes: process.memoryUsage.rss, collect });
+  }
+  let files: Promise<FileSystem> | null = null;
   let sandboxedFiles: Promise<SandboxedFileServers> | null = null;
   let isClosed = false;
+  const openFiles = async (): Promise<FileSystem> => {
+    const { createLocalFileSystem } = await import("../files/local-file-system.ts");
+    return createLocalFileSystem(await nativeFileTreesIfAvailable());
+  };
   const openSandboxedFiles = async (): Promise<SandboxedFileServers> => {
     const { SandboxedFiles } = await import("./sandboxed-files.ts");
     const maskedPaths = await sandbox.maskedPaths();
     const cap = options.config?.caps?.sandboxedFileServers ?? DEFAULT_SERVER_CAPS.sandboxedFileServers;
-    return new SandboxedFiles({ maskedPaths, cap, onEnded: () => backend.trackOrphans() });
+    const maxPerPrincipal = partOfServer(options.config ?? {}, cap.total);
+    return new SandboxedFiles({ maskedPaths, cap, maxPerPrincipal, onEnded: () => backend.trackOrphans() });
   };
   return {
     backend,
     memory,
+    principalMemories,
     sockets: nativeSocketsIfAvailable(),
     files: async () => {
       requireLibuvThreads();
-      return (await import("../files/local-file-system.ts")).localFileSystem;
+      files ??= openFiles().catch((error: unknown) => {
+        // The next request may succeed: the import needs descriptors.
+        files = null;
+        throw error;
+      });
+      return files;
     },
     sandboxedFiles: {
       forSandbox: async (request, scope) => {
@@ -93,6 +158,11 @@ export function createLocalHost(options: CreateLocalHostOptions = {}): LocalHost
         if (isClosed) throw invalidRequest("server is shutting down");
         sandboxedFiles ??= openSandboxedFiles();
         return (await sandboxedFiles).forSandbox(request, scope);
+      },
+      forRoots: async (roots, scope) => {
+        if (isClosed) throw invalidRequest("server is shutting down");
+        sandboxedFiles ??= openSandboxedFiles();
+        return (await sandboxedFiles).forRoots(roots, scope);
       },
       close: async () => {
         isClosed = true;
@@ -107,14 +177,37 @@ export function createLocalHost(options: CreateLocalHostOptions = {}): LocalHost
       beforeReading: requireLibuvThreads,
       degraded: () => backend.degradedComponents(),
       sandboxes: async () => {
+        if (options.noSandbox) return [];
         const { availableSandboxes } = await import("../sandbox/sandbox-probe.ts");
         // The bubblewrap probe leaves a zombie.
         backend.trackOrphans();
         return availableSandboxes();
       },
+      landlockVersion: options.noSandbox ? () => 0 : landlockVersion,
+      hasManagedNetwork: async () => {
+        if (options.noSandbox) return false;
+        const { supportsManagedNetwork } = await import("../sandbox/sandbox-probe.ts");
+        backend.trackOrphans();
+        return supportsManagedNetwork(listenerSupportIfAvailable());
+      },
     }),
     log,
   };
+}
+
+/** Watches the memory of the container, if it has a limit. */
+function monitorMemory(budget: MemoryBudget, { bytes, usedBytes }: MemoryLimit, log: ServerLog): void {
+  if (!usedBytes) return;
+  new MemoryMonitor({
+    budget,
+    limit: { bytes, usedBytes },
+    clock: systemClock,
+    releaseMemory: releaseFreeMemory,
+    onChange: (isLowered) =>
+      isLowered
+        ? log("warn", "the container is almost out of memory; the memory budget is lowered", { limitBytes: bytes })
+        : log("info", "the memory budget is back at its maximum", { limitBytes: bytes }),
+  });
 }
 
 /** Only a server has a watchdog; a library ends with its process. */
@@ -130,8 +223,8 @@ function localForward(): ForwardService {
     return await import("../forward/tcp-streams.ts");
   };
   return {
-    connect: async (host, port, signal) => (await tcp()).connectTcp(host, port, signal),
-    listen: async (host, port, onStream) => (await tcp()).listenTcp(host, port, onStream),
+    connect: async (address, signal) => (await tcp()).connectAddress(address, signal),
+    listen: async (address, onStream) => (await tcp()).listenAddress(address, onStream),
     listeningPorts: async (leaders) => (await import("../local/listening-ports.ts")).listeningPortsOf(leaders),
   };
 }

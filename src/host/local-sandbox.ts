@@ -1,42 +1,77 @@
-import type { ResolvedSandbox } from "../exec/backend/resolved-sandbox.ts";
-import type { StartParams } from "../exec/exec-process.ts";
+import type { ResolvedSandbox, RestoredSandbox, SandboxResources } from "../exec/backend/resolved-sandbox.ts";
+import type { SandboxedStartParams } from "../local/local-backend.ts";
 import type { MaskedPaths } from "../sandbox/masked-paths.ts";
 import type { SandboxedPeerDetector } from "../sandbox/sandboxed-peers.ts";
 import type { PeerAddress } from "../server/host-services.ts";
+import { landlockSupportIfAvailable, listenerSupportIfAvailable } from "./native-support.ts";
+import { credentialDirectoryPath, runtimeDirectoryPath } from "./runtime-directory.ts";
 
 /**
  * The local sandbox, shared by servers, local tools and the library: masked paths, and the check that rejects connections
  * from sandboxed processes. The first sandboxed start imports the sandbox code.
  */
 export interface LocalSandbox {
-  resolve(request: unknown, start: StartParams): Promise<ResolvedSandbox>;
+  resolve(request: unknown, start: SandboxedStartParams): Promise<ResolvedSandbox>;
+  /** Takes over the sandbox of a persistent process with this pid. */
+  restore(resources: SandboxResources, pid: number): Promise<RestoredSandbox>;
   maskedPaths(): Promise<MaskedPaths>;
   /** Returns true if the peer is sandboxed; false at once while no sandboxed process has network access. */
   isSandboxedPeer(peer: PeerAddress): false | Promise<boolean>;
 }
 
-/** `masked` lists token, secret, key and socket files of this process, hidden from sandboxed processes. */
-export function localSandbox(masked: readonly string[] = []): LocalSandbox {
+export interface LocalSandboxOptions {
+  /** Token, secret, key and socket files of this process, hidden from sandboxed processes. */
+  masked?: readonly string[] | undefined;
+  /** Further files of this process, which may be in the directory of a secret. */
+  ownFiles?: readonly string[] | undefined;
+  /** Rejects every sandbox. */
+  noSandbox?: boolean | undefined;
+  /** Process whose end makes shared directories stale: the supervisor of this process. Default: this process. */
+  ownerPid?: number | undefined;
+}
+
+/** Returns the directories with sockets, tokens and the authority's key of all servers of this user. */
+export const maskedDirectories = () => [runtimeDirectoryPath(), credentialDirectoryPath()];
+
+export function localSandbox(options: LocalSandboxOptions = {}): LocalSandbox {
+  const { masked = [], ownFiles, noSandbox, ownerPid = process.pid } = options;
   let paths: MaskedPaths | null = null;
   let peers: SandboxedPeerDetector | null = null;
   const maskedPaths = async () => {
     const { MaskedPaths } = await import("../sandbox/masked-paths.ts");
-    paths ??= new MaskedPaths(masked);
+    paths ??= new MaskedPaths(masked, { own: ownFiles, directories: maskedDirectories(), noSandbox });
     return paths;
+  };
+  const load = async () => {
+    const [{ resolveSandbox, restoreSandbox }, { SandboxedPeerDetector }, { sharedTmpDirectories }, masks] =
+      await Promise.all([
+        import("../sandbox/resolve-sandbox.ts"),
+        import("../sandbox/sandboxed-peers.ts"),
+        import("../sandbox/shared-tmp.ts"),
+        maskedPaths(),
+      ]);
+    sharedTmpDirectories.setOwner(ownerPid);
+    const onNetworkAllowed = (pid: number) => {
+      peers ??= new SandboxedPeerDetector();
+      return peers.add(pid);
+    };
+    const sandboxHost = {
+      maskedPaths: masks,
+      onNetworkAllowed,
+      listenerSupport: listenerSupportIfAvailable(),
+      landlock: landlockSupportIfAvailable(),
+    };
+    return { resolveSandbox, restoreSandbox, sandboxHost };
   };
   return {
     maskedPaths,
     resolve: async (request, start) => {
-      const [{ resolveSandbox }, { SandboxedPeerDetector }, masks] = await Promise.all([
-        import("../sandbox/resolve-sandbox.ts"),
-        import("../sandbox/sandboxed-peers.ts"),
-        maskedPaths(),
-      ]);
-      const onNetworkAllowed = (pid: number) => {
-        peers ??= new SandboxedPeerDetector();
-        return peers.add(pid);
-      };
-      return resolveSandbox(request, start, { maskedPaths: masks, onNetworkAllowed });
+      const { resolveSandbox, sandboxHost } = await load();
+      return resolveSandbox(request, start, sandboxHost);
+    },
+    restore: async (resources, pid) => {
+      const { restoreSandbox, sandboxHost } = await load();
+      return restoreSandbox(resources, pid, sandboxHost);
     },
     isSandboxedPeer: (peer) => peers?.isSandboxed(peer) ?? false,
   };

@@ -6,8 +6,12 @@
 import { runInNewContext } from "node:vm";
 import type { ByteCodec } from "../connection/byte-codec.ts";
 import type { SocketProvider } from "../connection/socket-provider.ts";
+import type { ListenerSupport } from "../exec/backend/listener-channel.ts";
+import type { FileTrees } from "../files/file-trees.ts";
 import { loadAddon } from "../native/addon.ts";
+import { nativeListenerSupport } from "../native/native-listener-channel.ts";
 import { nativeCodec, nativeSocketProvider } from "../native/native-sockets.ts";
+import { LANDLOCK_FILES_ABI, type LandlockSupport } from "../sandbox/landlock-rules.ts";
 
 /** Returns the addon's sockets; undefined if it is missing. */
 export function nativeSocketsIfAvailable(): SocketProvider | undefined {
@@ -21,10 +25,50 @@ export function nativeCodecIfAvailable(): ByteCodec | undefined {
   return loaded.type === "loaded" ? nativeCodec(loaded.addon) : undefined;
 }
 
+/** Returns the addon's support for managed networks; null if the addon or its program is missing. */
+export function listenerSupportIfAvailable(): ListenerSupport | null {
+  const loaded = loadAddon();
+  return loaded.type === "loaded" ? nativeListenerSupport(loaded.addon) : null;
+}
+
+/** Returns the version of Landlock; 0 if kernel or addon have none. */
+export function landlockVersion(): number {
+  const loaded = loadAddon();
+  return loaded.type === "loaded" ? loaded.addon.landlockAbi() : 0;
+}
+
+/** Returns the support for Landlock rules inside of sandboxes; null if kernel, addon or its program have none. */
+export function landlockSupportIfAvailable(): LandlockSupport | null {
+  return landlockVersion() < LANDLOCK_FILES_ABI ? null : listenerSupportIfAvailable();
+}
+
+/** Returns the addon's operations on directory trees; undefined if it is missing. Imports them on first use. */
+export async function nativeFileTreesIfAvailable(): Promise<FileTrees | undefined> {
+  const loaded = loadAddon();
+  if (loaded.type !== "loaded") return undefined;
+  return (await import("../native/native-file-trees.ts")).nativeFileTrees(loaded.addon);
+}
+
+/**
+ * Hides memory, descriptors and the secrets in the environment of this process from other processes of the same user, such
+ * as unsandboxed commands. Programs that it starts are not affected. No-op without the addon.
+ */
+export function makeProcessPrivate(): void {
+  const loaded = loadAddon();
+  if (loaded.type === "loaded") loaded.addon.makeProcessPrivate();
+}
+
 /** Retains freed memory for the next chunk until the server is idle. For a server only. */
 export function retainFreedMemory(): void {
   const loaded = loadAddon();
   if (loaded.type === "loaded") loaded.addon.retainFreedMemory(collectGarbage);
+}
+
+/** Returns free memory to the system, after a garbage collection if `collects` is set, which takes tens of milliseconds. */
+export function releaseFreeMemory(collects: boolean): void {
+  if (collects) collectGarbage();
+  const loaded = loadAddon();
+  if (loaded.type === "loaded") loaded.addon.releaseFreeMemory();
 }
 
 let collect: (() => void) | null = null;

@@ -1,31 +1,40 @@
+import { systemClock } from "../async/clock.ts";
+import { FlagError } from "../base/flag-error.ts";
 import type { LocalBackend } from "../local/local-backend.ts";
 import { loadAddon } from "../native/addon.ts";
 import { exitImmediately } from "../native/exit-now.ts";
 import { startLibuvThreads } from "../native/libuv-threads.ts";
-import type { Supervisor } from "../native/supervisor-client.ts";
+import type { SupervisionOptions, Supervisor } from "../native/supervisor-client.ts";
+import { parseCredential } from "../protocol/network/credential-definition.ts";
+import { AuditLog } from "../server/audit/audit-log.ts";
+import { AuditSink, type AuditSinkAddress } from "../server/audit/audit-sink.ts";
 import type { ConsoleOptions } from "../server/console/console-gateway.ts";
 import { ExecServer } from "../server/exec-server.ts";
 import type { LogLevel, ServerLog } from "../server/host-services.ts";
 import { runServer } from "../server/lifecycle/run-server.ts";
 import { writeStandardLine } from "../server/lifecycle/stdio-stream.ts";
+import { hostForOthers } from "../server/listen/console-hosts.ts";
 import type { ListenOptions } from "../server/listen/listen.ts";
 import { DEFAULT_LISTEN_URL, ExecServerTransport } from "../server/listen/listen-url.ts";
 import { listenForMetrics } from "../server/listen/metrics-listener.ts";
-import { AuditLog } from "../server/observability/audit-log.ts";
 import { ServerMetrics } from "../server/observability/server-metrics.ts";
 import { stderrLog } from "../server/observability/stderr-log.ts";
 import { HEARTBEAT_INTERVAL_MS, type ServerConfig } from "../server/server-config.ts";
 import { VERSION } from "../version.ts";
 import { consoleAssetsPath } from "./console-assets.ts";
 import { createLocalHost } from "./local-host.ts";
+import { maskedDirectories } from "./local-sandbox.ts";
+import { secretFilesOf } from "./network/local-network.ts";
 
 export interface RunMainOptions extends Omit<ListenOptions, "web"> {
   /** Serves the web console of this installation. */
   web?: Omit<ConsoleOptions, "directory"> | undefined;
   /** Collects metrics for `/metrics`. */
   metrics?: boolean | undefined;
-  /** Appends one JSON line per operation on a process to this file. */
+  /** Appends one JSON line per audited decision to this file. */
   auditFile?: string | undefined;
+  /** Also sends each audit line to this socket. Requires `auditFile`. */
+  auditSink?: AuditSinkAddress | undefined;
   /** Creates a span per request through `@opentelemetry/api`. */
   otel?: boolean | undefined;
   /** Additionally serves the metrics at this address, without authentication. */
@@ -36,13 +45,22 @@ export interface RunMainOptions extends Omit<ListenOptions, "web"> {
   /** Logged as warnings once the server listens. */
   warnings?: readonly string[];
   /** A token generated for this run, printed once on stderr. */
-  newToken?: string;
-  /** Token and secret files; hidden from sandboxed processes. */
+  newToken?: string | undefined;
+  /**
+   * Token and secret files; hidden from sandboxed processes. Their directories must contain only secrets, unless no
+   * sandbox works on this host or `noSandbox` is set.
+   */
   secretFiles?: readonly string[];
+  /** The flag of each secret file, for errors. */
+  secretFlags?: Readonly<Record<string, string>> | undefined;
+  /** Offers no sandboxes: the server rejects every request for one. */
+  noSandbox?: boolean | undefined;
+  /** Further files of the server, which may be in the directory of a secret file: certificate, configuration. */
+  ownFiles?: readonly string[] | undefined;
   /** Minimum level of log lines on stderr. Default: `warn`. */
   logLevel?: LogLevel;
   /** Runs below a supervisor: persistent processes and the listening socket survive this server. */
-  supervised?: { livenessTimeoutMs: number } | undefined;
+  supervised?: SupervisionOptions | undefined;
 }
 
 /**
@@ -68,18 +86,28 @@ export async function runMainWithTransport(
   options: RunMainOptions = {},
 ): Promise<void> {
   const log = stderrLog(options.logLevel ?? "warn");
-  const { config = {}, warnings = [], newToken, secretFiles = [], web, metrics, metricsAt, auditFile, otel } = options;
-  const { auth, operatorUids, allowHosts, tls } = options;
+  const { config = {}, warnings = [], newToken, secretFiles = [], web, metrics, metricsAt, otel } = options;
+  const { auditFile, auditSink, secretFlags, noSandbox } = options;
+  const { auth, authFiles, revokedTokensFile, operatorUids, allowHosts, tls, clientCertificates } = options;
   const maskedPaths = [
     ...secretFiles,
     ...(auditFile === undefined ? [] : [auditFile]),
+    ...(auditSink?.type === "unix" ? [auditSink.path] : []),
     ...(transport.type === "unix" ? [transport.path] : []),
   ];
-  const supervisor = options.supervised ? await openSupervisor(options.supervised.livenessTimeoutMs) : null;
+  const credentialFiles = secretFilesOf((config.credentials ?? []).map(parseCredential));
+  const secrets = [...secretFiles, auditFile ?? [], credentialFiles].flat();
+  const ownFiles = [...maskedPaths, ...credentialFiles, ...(options.ownFiles ?? [])];
+  const supervisor = options.supervised ? await openSupervisor(options.supervised) : null;
+  const flags = { ...Object.fromEntries(credentialFiles.map((path) => [path, "--credential"])), ...secretFlags };
+  const isFirst = !supervisor?.listener;
+  const exposed = noSandbox ? [] : await checkSecrets(secrets, ownFiles, { secretFlags: flags, isFirst });
   const host = createLocalHost({
     log,
     config,
     maskedPaths,
+    ownFiles,
+    noSandbox,
     subreaper: true,
     keepFreedMemory: true,
     supervisor: supervisor?.machine,
@@ -91,13 +119,17 @@ export async function runMainWithTransport(
       tracing,
       generation: supervisor?.generation,
       metrics: metrics ? new ServerMetrics() : undefined,
-      audit: auditFile === undefined ? undefined : new AuditLog(auditFile),
+      audit: auditFile === undefined ? undefined : openAuditLog(auditFile, auditSink),
     },
     config,
   );
   const handoff = Promise.withResolvers<void>();
-  if (supervisor) restorePersistent(server, host.backend, log);
-  const metricsListener = metricsAt ? await listenForMetrics(server, metricsAt) : null;
+  if (supervisor) await restorePersistent(server, host.backend, log);
+  const metricsListener = metricsAt
+    ? await listenForMetrics(server, metricsAt).catch((error: unknown) => {
+        throw new FlagError("--metrics-listen", `${metricsAt.host}:${metricsAt.port}`, error);
+      })
+    : null;
   const warn = () => {
     for (const warning of [...warnings, ...server.degradedComponents()]) log("warn", warning);
   };
@@ -105,40 +137,91 @@ export async function runMainWithTransport(
   setTimeout(startLibuvThreads, START_THREADS_AFTER_MS).unref();
   await runServer(server, transport, {
     auth,
+    authFiles,
+    revokedTokensFile,
     operatorUids,
     allowHosts,
     tls,
+    clientCertificates,
     web: web ? { ...web, directory: consoleAssetsPath() } : metrics ? { directory: null } : undefined,
     idleExitMs: options.idleExitMs,
     exit: exitImmediately,
     inherited: supervisor?.listener ?? undefined,
     onHandoff: handoff.promise,
-    onListening: (url, loginUrl) => {
+    onListening: (listening) => {
+      const { url } = listening;
       supervisor?.onHandoff(handoff.resolve);
       if (supervisor) startHeartbeat(supervisor);
       // The first server has printed the URL already.
       if (supervisor && supervisor.listener !== null) {
+        for (const warning of exposed) log("warn", warning);
         log("info", "replaced another server", { url, generation: supervisor.generation });
         return;
       }
       // stderr first, so that a reader of the line on stdout finds this line already printed.
       writeStandardLine(2, `procwire exec-server listening on ${url}`);
       if (newToken !== undefined) writeStandardLine(2, tokenMessage(url, newToken));
-      if (loginUrl !== null) writeStandardLine(2, `web console, to be opened once within 15 minutes: ${loginUrl}`);
+      const loginUrl = listening.loginUrl();
+      const otherHost = hostForOthers(transport, allowHosts);
+      if (loginUrl !== null) {
+        writeStandardLine(2, `web console, to be opened once within 15 minutes: ${loginUrl}`);
+        if (otherHost !== null)
+          writeStandardLine(2, `web console for another host, also once: ${listening.loginUrl(otherHost)}`);
+      } else if (web) writeStandardLine(2, `web console: run \`procwire console --connect ${url}\``);
       if (metricsListener) writeStandardLine(2, `metrics at ${metricsListener.url}`);
       writeStandardLine(1, url);
       warn();
     },
-  }).finally(() => metricsListener?.close());
+  }).finally(() => {
+    metricsListener?.close();
+    server.audit?.close();
+  });
   // The connection to the supervisor would keep this process running.
   if (supervisor) exitImmediately(0);
 }
 
-async function openSupervisor(livenessTimeoutMs: number): Promise<Supervisor> {
+/**
+ * Returns one warning per secret that a sandboxed command could read after its replacement; the server rejects sandboxed
+ * starts then. A first server refuses to start instead, because its operator can move the file now. Without a working
+ * bubblewrap there is no sandboxed command.
+ */
+async function checkSecrets(
+  secrets: readonly string[],
+  own: readonly string[],
+  { secretFlags = {}, isFirst }: Pick<RunMainOptions, "secretFlags"> & { isFirst: boolean },
+): Promise<string[]> {
+  if (secrets.length === 0) return [];
+  const { isBubblewrapInstalled, sandboxPrograms } = await import("../sandbox/sandbox-probe.ts");
+  if (!isBubblewrapInstalled()) return [];
+  const { findExposedSecrets } = await import("../sandbox/secret-directory.ts");
+  const exposed = findExposedSecrets(secrets, own, maskedDirectories());
+  // The probe runs a process, so it runs last.
+  const [first] = exposed;
+  if (!first || sandboxPrograms() === null) return [];
+  if (isFirst) {
+    const flag = secretFlags[first.path] ?? "secret file";
+    throw new FlagError(flag, first.path, `${first.exposure}; or offer no sandboxes with --no-sandbox`);
+  }
+  return exposed.map(({ path, exposure }) => `sandboxed starts are rejected: secret file \`${path}\`: ${exposure}`);
+}
+
+function openAuditLog(file: string, sink: AuditSinkAddress | undefined): AuditLog {
+  const native = loadAddon();
+  const system = native.type === "loaded" ? native.addon : null;
+  if (sink && native.type === "missing")
+    throw new FlagError("--audit-sink", sink.path, `native addon not available (${native.why})`);
+  try {
+    return new AuditLog(file, { system, sink: sink && system ? new AuditSink(sink, system, systemClock) : undefined });
+  } catch (error) {
+    throw new FlagError("--audit", file, error instanceof Error ? (error.cause ?? error) : error);
+  }
+}
+
+async function openSupervisor(supervised: SupervisionOptions): Promise<Supervisor> {
   const native = loadAddon();
   if (native.type === "missing") throw new Error(`--supervised requires the native addon: ${native.why}`);
   const { connectSupervisor } = await import("../native/supervisor-client.ts");
-  const supervisor = connectSupervisor(native.addon, livenessTimeoutMs);
+  const supervisor = connectSupervisor(native.addon, supervised);
   if (!supervisor)
     throw new Error(
       "cannot run supervised: no supervisor started this server; start it with `procwire serve --supervised`",
@@ -147,8 +230,8 @@ async function openSupervisor(livenessTimeoutMs: number): Promise<Supervisor> {
 }
 
 /** Restores sessions and processes of earlier servers before the first client connects. */
-function restorePersistent(server: ExecServer, backend: LocalBackend, log: ServerLog): void {
-  const { restored, unreadable } = backend.restorePersistent();
+async function restorePersistent(server: ExecServer, backend: LocalBackend, log: ServerLog): Promise<void> {
+  const { restored, unreadable } = await backend.restorePersistent();
   server.restorePersistent(restored);
   if (unreadable > 0)
     log("error", "killed persistent processes whose records another version of procwire wrote", {
@@ -162,6 +245,6 @@ function startHeartbeat(supervisor: Supervisor): void {
 }
 
 /** The only output that contains a generated token. */
-export function tokenMessage(url: string, token: string): string {
+function tokenMessage(url: string, token: string): string {
   return `its token, shown this once: ${token}\n  PROCWIRE_TOKEN=${token} procwire run --connect ${url} -- uname -a`;
 }

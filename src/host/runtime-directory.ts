@@ -1,16 +1,49 @@
 import { lstatSync, mkdirSync } from "node:fs";
-import { join } from "node:path";
+import { homedir } from "node:os";
+import { dirname, join, resolve } from "node:path";
 import { hasErrorCode } from "../base/error-code.ts";
 import { errorMessage } from "../base/error-message.ts";
 
 /**
  * Returns the directory of the per-user server's socket, lock and log. Not below XDG_RUNTIME_DIR, which is removed with the
- * user's last login session: clients must find the server again after a lost connection.
+ * user's last login session: clients must find the server again after a lost connection. If another user has taken the
+ * name in /tmp, returns a directory in the user's home.
  */
 export function runtimeDirectoryPath(env: NodeJS.ProcessEnv = process.env): string {
   const { PROCWIRE_RUNTIME_DIR } = env;
   if (PROCWIRE_RUNTIME_DIR) return PROCWIRE_RUNTIME_DIR;
-  return join("/tmp", `procwire-${ownUid()}`);
+  return squatterOf(defaultPath()) === null ? defaultPath() : fallbackPath(env);
+}
+
+/** Returns the directory of the certificate authority that terminates TLS for credentials. */
+export function credentialDirectoryPath(env: NodeJS.ProcessEnv = process.env): string {
+  return resolve(env.PROCWIRE_HOME || join(homedir(), ".procwire"), "credentials");
+}
+
+const defaultPath = () => join("/tmp", `procwire-${ownUid()}`);
+
+const fallbackPath = (env: NodeJS.ProcessEnv) => join(env.PROCWIRE_HOME || join(homedir(), ".procwire"), "run");
+
+/** Returns why this user cannot use the directory, or null if it is missing or belongs to this user. */
+function squatterOf(path: string): string | null {
+  const found = lstatSync(path, { throwIfNoEntry: false });
+  if (!found || found.uid === ownUid()) return null;
+  return `${path} belongs to user ${found.uid}, not to ${ownUid()}`;
+}
+
+/**
+ * Creates the runtime directory if it is missing, and returns its path. Calls `warn` if another user has taken the usual
+ * directory. Throws if another user could access the directory.
+ */
+export function openRuntimeDirectory(warn: (message: string) => void, env: NodeJS.ProcessEnv = process.env): string {
+  const path = runtimeDirectoryPath(env);
+  if (!env.PROCWIRE_RUNTIME_DIR && path !== defaultPath()) {
+    const remedy = "remove that directory, or set PROCWIRE_RUNTIME_DIR";
+    warn(`procwire: runtime directory ${squatterOf(defaultPath())}; using ${path}; ${remedy}`);
+    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  }
+  ensureRuntimeDirectory(path);
+  return path;
 }
 
 /** Creates the directory if it is missing. Throws if another user could access it. */

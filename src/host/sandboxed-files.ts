@@ -5,19 +5,22 @@
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { type Clock, systemClock, type Timer } from "../async/clock.ts";
 import { performHandshake } from "../client/rpc/handshake.ts";
 import { JsonRpcChannel } from "../client/rpc/json-rpc-channel.ts";
 import type { RpcChannel } from "../client/rpc/rpc-channel.ts";
 import { LineConnection } from "../connection/line-connection.ts";
 import type { SandboxedStart } from "../exec/backend/resolved-sandbox.ts";
+import { packageRoot } from "../native/native-files.ts";
 import { invalidRequest, RequestError } from "../protocol/errors.ts";
+import { uriFromPath } from "../protocol/path-uri.ts";
 import type { MaskedPaths } from "../sandbox/masked-paths.ts";
 import { resolveSandbox } from "../sandbox/resolve-sandbox.ts";
 import { unenforceableSandbox } from "../sandbox/sandbox-request.ts";
 import type { SandboxedFileServers, SandboxedFileSystem } from "../server/host-services.ts";
 import type { Cap } from "../server/server-config.ts";
+import { landlockSupportIfAvailable } from "./native-support.ts";
 
 /** Idle time after which an inner server ends; applying a patch makes a dozen requests within a second. */
 const IDLE_MS = 10_000;
@@ -29,6 +32,8 @@ export interface SandboxedFilesOptions {
   maskedPaths: MaskedPaths;
   /** Maximum number of inner servers, per scope and in total. */
   cap: Cap;
+  /** Maximum number of inner servers of one principal. Default: the total. */
+  maxPerPrincipal?: number | undefined;
   clock?: Clock;
   /** Called when an inner server has exited: bubblewrap leaves a zombie that must be reaped. */
   onEnded?: () => void;
@@ -45,6 +50,7 @@ interface InnerRequest {
 export class SandboxedFiles implements SandboxedFileServers {
   readonly #maskedPaths: MaskedPaths;
   readonly #cap: Cap;
+  readonly #maxPerPrincipal: number;
   readonly #clock: Clock;
   readonly #onEnded: () => void;
   /** By scope and request. */
@@ -54,6 +60,7 @@ export class SandboxedFiles implements SandboxedFileServers {
   constructor(options: SandboxedFilesOptions) {
     this.#maskedPaths = options.maskedPaths;
     this.#cap = options.cap;
+    this.#maxPerPrincipal = options.maxPerPrincipal ?? options.cap.total;
     this.#clock = options.clock ?? systemClock;
     this.#onEnded = options.onEnded ?? (() => undefined);
   }
@@ -73,6 +80,10 @@ export class SandboxedFiles implements SandboxedFileServers {
     };
   }
 
+  forRoots(roots: readonly string[], scope: object): Promise<SandboxedFileSystem> {
+    return this.forSandbox(rootsRequest(roots), scope);
+  }
+
   async close(): Promise<void> {
     this.#isClosed = true;
     await Promise.all(this.#all().map((server) => server.end()));
@@ -80,6 +91,12 @@ export class SandboxedFiles implements SandboxedFileServers {
 
   #add(key: string, request: unknown, scope: object): SandboxedFileServer {
     this.#evictIdle("this session", [...(this.#servers.get(scope)?.values() ?? [])], this.#cap.perOwner);
+    const ownerId = ownerOf(scope);
+    this.#evictIdle(
+      "this principal",
+      this.#all((other) => ownerOf(other) === ownerId),
+      this.#maxPerPrincipal,
+    );
     this.#evictIdle("this server", this.#all(), this.#cap.total);
     const ofScope = this.#servers.get(scope) ?? new Map<string, SandboxedFileServer>();
     this.#servers.set(scope, ofScope);
@@ -112,10 +129,13 @@ export class SandboxedFiles implements SandboxedFileServers {
     void idle.end();
   }
 
-  #all(): SandboxedFileServer[] {
-    return [...this.#servers.values()].flatMap((ofScope) => [...ofScope.values()]);
+  #all(isIncluded: (scope: object) => boolean = () => true): SandboxedFileServer[] {
+    return [...this.#servers].flatMap(([scope, servers]) => (isIncluded(scope) ? [...servers.values()] : []));
   }
 }
+
+/** Returns the principal of a session, or undefined if the scope has none. */
+const ownerOf = (scope: object): unknown => ("ownerId" in scope ? scope.ownerId : undefined);
 
 interface StartedServer {
   caller: RpcChannel;
@@ -195,14 +215,17 @@ class SandboxedFileServer {
 
   async #start({ request, scope, maskedPaths }: InnerRequest): Promise<StartedServer> {
     try {
-      const env = { PATH: process.env.PATH ?? "/usr/bin:/bin" };
+      // HOME, because the sandbox may hide the user database.
+      const env = { PATH: process.env.PATH ?? "/usr/bin:/bin", HOME: "/" };
       // Without a watchdog and its warning: bubblewrap kills the inner server when this process exits.
       const args = ["serve", "--listen", "stdio://", "--log-level", "error"];
       const argv = [process.execPath, procwireEntryPath(), ...args];
       const start = { argv, cwd: null, env, sandboxScope: scope };
       // The inner server is trusted, so its connections are not rejected as those of a sandboxed peer.
       const onNetworkAllowed = () => () => undefined;
-      const resolved = await resolveSandbox(request, start, { maskedPaths, onNetworkAllowed });
+      const landlock = landlockSupportIfAvailable();
+      const host = { maskedPaths, onNetworkAllowed, listenerSupport: null, landlock };
+      const resolved = await resolveSandbox(request, start, host);
       // Requests without a sandbox never reach this code.
       if (resolved.type === "none") throw unenforceableSandbox();
       const { child, stdin, stdout, cleanedUp } = startSandboxed(resolved);
@@ -245,11 +268,36 @@ function startSandboxed(sandbox: SandboxedStart) {
   return { child, stdin, stdout, cleanedUp };
 }
 
-/** Returns the path of the procwire entry file, for the bundle, the built library and the sources. */
+/**
+ * Returns a sandbox request with these directories. The inner server also reads program files: system directories without
+ * configuration, Node and procwire.
+ */
+function rootsRequest(roots: readonly string[]): unknown {
+  const entry = (path: string, access: "read" | "write" | "deny") => ({
+    path: { type: "path", path: uriFromPath(path) },
+    access,
+  });
+  const programs = [process.execPath, packageRoot() ?? dirname(procwireEntryPath())];
+  const entries = [
+    { path: { type: "special", value: { kind: "minimal" } }, access: "read" },
+    ...["/etc", "/opt"].map((path) => entry(path, "deny")),
+    ...programs.map((path) => entry(path, "read")),
+    ...roots.map((path) => entry(path, "write")),
+  ];
+  return {
+    permissions: { type: "managed", file_system: { type: "restricted", entries }, network: "restricted" },
+    windowsSandboxLevel: "disabled",
+  };
+}
+
+/** Returns the path of the procwire entry file, for the bundle, the sources and the packages. */
 function procwireEntryPath(): string {
-  const found = ["./procwire.cjs", "../cli/procwire.js", "../cli/procwire.ts"]
-    .map((path) => join(import.meta.dirname, path))
-    .find((path) => existsSync(path));
-  if (found === undefined) throw new Error("find procwire: its entry file is missing");
+  const root = packageRoot();
+  const paths = ["./procwire.cjs", "../cli/procwire.js", "../cli/procwire.ts"].map((path) =>
+    join(import.meta.dirname, path),
+  );
+  if (root !== null) paths.push(join(root, "dist/bin/procwire.cjs"));
+  const found = paths.find((path) => existsSync(path));
+  if (found === undefined) throw new Error("find procwire: its entry file is missing; install the package `procwire`");
   return found;
 }

@@ -5,9 +5,10 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { hasErrorCode } from "../base/error-code.ts";
+import { ANY_RULE } from "../forward/forward-rules.ts";
 import { loadAddon } from "../native/addon.ts";
 import { nativeFileCandidates, packageRoot } from "../native/native-files.ts";
-import { ensureRuntimeDirectory, runtimeDirectoryPath } from "./runtime-directory.ts";
+import { ensureRuntimeDirectory, openRuntimeDirectory } from "./runtime-directory.ts";
 
 /** An unused server exits; starting the next one takes a fraction of a second. */
 export const DEFAULT_IDLE_EXIT_SECONDS = 600;
@@ -26,7 +27,7 @@ export interface UserServerOptions {
 
 /** Connects to the per-user server and starts it if it is not running. */
 export async function connectUserServer(options: UserServerOptions = {}): Promise<Socket> {
-  const directory = options.directory ?? runtimeDirectoryPath();
+  const directory = options.directory ?? openRuntimeDirectory((message) => process.stderr.write(`${message}\n`));
   ensureRuntimeDirectory(directory);
   const path = join(directory, "server.sock");
   const running = await tryConnectUnix(path);
@@ -96,7 +97,9 @@ async function startServer(directory: string, socket: string, idleExitSeconds: n
   if (native.type === "loaded") native.addon.closeOnExec();
   const logPath = join(directory, "server.log");
   const log = openLog(logPath);
-  const args = ["serve", "--listen", `unix://${socket}`, "--idle-exit", String(idleExitSeconds)];
+  const args = ["serve", "--listen", `unix://${socket}`, "--idle-exit", String(idleExitSeconds), "--web"];
+  // The socket admits only this user, who could forward any port with ssh itself.
+  args.push("--allow-forward", ANY_RULE);
   // With a supervisor, a crash is only a lost connection. Without its binary the server runs unsupervised.
   if (!nativeFileCandidates("supervisor").next().done) args.push("--supervised");
   const server = spawn(join(root, "bin", "procwire"), args, {

@@ -18,6 +18,8 @@ export interface ChildSpec {
   pipeStdin: boolean;
   /** Become descriptors 3, 4 and so on in the child. The caller owns them and closes them after the start. */
   descriptors: readonly number[];
+  /** Enters a Landlock domain if addon and kernel support it. */
+  landlock?: boolean | undefined;
   /** Limits that the kernel enforces on the process. */
   limits?: Pick<EnforcedLimits, "resources" | "cgroups" | "tree"> | undefined;
   /** Set for a persistent process: the record that the next server reads. */

@@ -1,5 +1,6 @@
 import { constants } from "node:os";
 import { errorMessage } from "../base/error-message.ts";
+import { MISSING_RUNTIME_SUPPORT } from "../base/js-runtime.ts";
 import type { LimitName, ProcessLimits } from "../exec/backend/process-limits.ts";
 import { invalidParams } from "../protocol/errors.ts";
 import type { ProcessCgroup } from "./child.ts";
@@ -27,11 +28,13 @@ export interface EnforcedLimits {
   release(): void;
 }
 
+const MISSING_ADDON = MISSING_RUNTIME_SUPPORT ?? "the native addon is missing";
+
 /** Throws an invalid-params error for a limit that this host cannot enforce. */
 export function enforceLimits(limits: ProcessLimits, canLimitResources: boolean): EnforcedLimits {
   const resources: ResourceLimit[] = [];
   const limitResource = (name: LimitName, resource: ResourceLimit["resource"], soft: number, hard = soft) => {
-    if (!canLimitResources) throw unenforceableLimit(name, "the native addon is missing");
+    if (!canLimitResources) throw unenforceableLimit(name, MISSING_ADDON);
     resources.push({ resource, soft, hard });
   };
   const { cpuTimeMs, processMemoryBytes, openFiles, memoryBytes, processes } = limits;
@@ -49,7 +52,7 @@ export function enforceLimits(limits: ProcessLimits, canLimitResources: boolean)
   };
   const limitTree = (name: LimitName, controller: Controller, limit: number, later: Controller[] = []) => {
     try {
-      if (!canLimitResources) throw new Error("the native addon is missing");
+      if (!canLimitResources) throw new Error(MISSING_ADDON);
       const [before] = cgroups;
       cgroups.add(createCgroup(controller, limit, undefined, { later, before }));
     } catch (error) {

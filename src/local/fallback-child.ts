@@ -2,6 +2,7 @@ import type { ChildProcess } from "node:child_process";
 import { statSync } from "node:fs";
 import { constants } from "node:os";
 import type { Readable } from "node:stream";
+import { MISSING_RUNTIME_SUPPORT } from "../base/js-runtime.ts";
 import type { OutputStream } from "../exec/exec-process.ts";
 import { type Child, type ChildEvents, type ChildSpec, NO_STDIO_IDENTITY, type WaitStatus } from "./child.ts";
 import { outputReadError } from "./errno-text.ts";
@@ -16,8 +17,10 @@ import { WriteIdCache } from "./write-id-cache.ts";
 const QUIET_AFTER_EXIT_MS = 100;
 
 /** The error for a start with a terminal without the native addon. */
-export const TERMINAL_NEEDS_ADDON =
-  "cannot allocate a terminal: native addon not available; install the package of this platform (`npm install` without --omit=optional), or install a C++ compiler and start again";
+const TERMINAL_NEEDS_ADDON = `cannot allocate a terminal: ${
+  MISSING_RUNTIME_SUPPORT ??
+  "native addon not available; install the package of this platform (`npm install` without --omit=optional), or install a C++ compiler and start again"
+}`;
 
 /**
  * Starts a command through `node:child_process`, for hosts on which the native addon cannot be loaded. It has no

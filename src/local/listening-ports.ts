@@ -2,13 +2,19 @@ import { readFileSync } from "node:fs";
 import { createConnection } from "node:net";
 import { listOpenFiles, listProcesses } from "./tree/process-table.ts";
 
-/** The state of a listening socket in /proc/net/tcp. */
-const LISTEN_STATE = "0A";
+/** A listening socket (state `0A`) in /proc/net/tcp: local address, port and inode. */
+const LISTENING_ROW = / ([\dA-F]+):([\dA-F]{4}) 0+:0000 0A \S+ \S+ +\S+ +\d+ +\d+ +(\d+)/g;
 /** A loopback connection succeeds or fails well within this time. */
 const CONNECT_TIMEOUT_MS = 500;
 
 /** How long all waits for ports share one read of the kernel's table. */
 const SNAPSHOT_TTL_MS = 20;
+
+/**
+ * How long requests to local addresses share one search for own listeners, which takes up to 30 ms on a host with large
+ * tables. The listeners of the gateway exist since the start; those of proxies reset other processes.
+ */
+const OWN_PORTS_TTL_MS = 100;
 
 export interface ListeningAddress {
   port: number;
@@ -88,6 +94,18 @@ export function listeningPortsOf(leaders: readonly number[]): (ListeningAddress 
   return found;
 }
 
+let ownPorts: { atMs: number; ports: ReadonlySet<number> } | null = null;
+
+/** Returns the TCP ports on which this OS process listens, up to 100 ms ago. */
+export function ownListeningPorts(): ReadonlySet<number> {
+  const atMs = performance.now();
+  if (ownPorts === null || atMs - ownPorts.atMs >= OWN_PORTS_TTL_MS) {
+    const sockets = parseTables(readTables()) ?? new Map<number, ListeningAddress>();
+    ownPorts = { atMs, ports: new Set(socketInodes(process.pid).flatMap((inode) => sockets.get(inode)?.port ?? [])) };
+  }
+  return ownPorts.ports;
+}
+
 /** Maps every process of these trees to its leader. */
 function membersOf(leaders: ReadonlySet<number>): Map<number, number> {
   const entries = new Map(listProcesses().map((entry) => [entry.pid, entry]));
@@ -128,12 +146,8 @@ function parseTables(tables: string[] | null): ListeningSockets | null {
   if (tables === null) return null;
   const sockets = new Map<number, ListeningAddress>();
   for (const text of tables) {
-    for (const line of text.split("\n")) {
-      const [, local, , state, , , , , , inode] = line.trim().split(/\s+/);
-      if (state !== LISTEN_STATE || local === undefined) continue;
-      const [address = "", port = ""] = local.split(":");
+    for (const [, address = "", port = "", inode] of text.matchAll(LISTENING_ROW))
       sockets.set(Number(inode), { port: Number.parseInt(port, 16), host: decodeAddress(address) });
-    }
   }
   return sockets;
 }

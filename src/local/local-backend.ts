@@ -1,6 +1,4 @@
 import { constants } from "node:os";
-import { isAbsolute } from "node:path";
-import { fileURLToPath } from "node:url";
 import { type Clock, sleep, systemClock } from "../async/clock.ts";
 import { withDeadline } from "../async/deadline.ts";
 import type { HostBackend } from "../exec/backend/host-backend.ts";
@@ -10,8 +8,15 @@ import {
   type RestoredProcess,
 } from "../exec/backend/persistent-process.ts";
 import type { ProcessLimits } from "../exec/backend/process-limits.ts";
-import type { ResolvedSandbox, SandboxedStart } from "../exec/backend/resolved-sandbox.ts";
-import { withCallErrors } from "../exec/call-error.ts";
+import { ProcessNames } from "../exec/backend/process-names.ts";
+import type {
+  ResolvedSandbox,
+  RestoredSandbox,
+  SandboxedStart,
+  SandboxResources,
+} from "../exec/backend/resolved-sandbox.ts";
+import { sandboxRequirementError } from "../exec/backend/sandbox-requirement.ts";
+import { startDetails, withCallErrors } from "../exec/call-error.ts";
 import type {
   CallOptions,
   ExecBackend,
@@ -19,30 +24,47 @@ import type {
   ProcessListing,
   SandboxType,
   StartParams,
+  TreeUsage,
 } from "../exec/exec-process.ts";
-import { DEFAULT_TERMINAL_SIZE } from "../exec/exec-process.ts";
 import { EventLog, type EventLogLimits, type EventLogOptions } from "../exec/log/event-log.ts";
+import type { PrincipalMemories } from "../exec/log/principal-memory.ts";
 import type { RetentionBudget } from "../exec/log/retention-budget.ts";
+import { checkCall, checkStart } from "../exec/options/process-checks.ts";
 import { abortableStart } from "../exec/run/abortable-start.ts";
 import { internalError, invalidParams, invalidRequest } from "../protocol/errors.ts";
 import type { ChildSpec } from "./child.ts";
 import { buildChildEnv, filteredSecretNames } from "./child-env.ts";
+import { childSpecOf } from "./child-spec.ts";
 import { type EnforcedLimits, enforceLimits } from "./enforced-limits.ts";
+import {
+  isNetworkEnforced,
+  proxiedNetwork,
+  type RouteProxies,
+  refusalCommand,
+  SandboxListeners,
+  type SandboxNetwork,
+} from "./enforced-network.ts";
 import { LocalProcess } from "./local-process.ts";
 import type { RestoredChild } from "./persistent/persistent-child.ts";
 import { decodeRecord, encodeRecord, type PersistentRecord } from "./persistent/persistent-record.ts";
 import { restoreEventLog } from "./persistent/restore-event-log.ts";
 import type { ProcessPlatform } from "./platform.ts";
-import { SpawnError, spawnErrorFromRequest } from "./spawn-error.ts";
+import { type CreateProcessNetwork, type ProcessNetwork, TreeConnections } from "./process-network.ts";
+import { SpawnError } from "./spawn-error.ts";
 import { removeEmptyCgroups } from "./tree/cgroups.ts";
 import { type Orphan, OrphanTracker, readCommandLine } from "./tree/orphan-tracker.ts";
 import { TreeKiller } from "./tree/tree-kill.ts";
+import { UsageSampler } from "./tree/usage-sampler.ts";
 import { openVerifiedDirectory } from "./verified-directory.ts";
 
 /** The start of a sandboxed process, as the sandbox resolver receives it. */
 export type SandboxedStartParams = StartParams & {
   /** A descriptor of the working directory. The caller owns it and keeps it open until the start has ended. */
   directory?: number | undefined;
+  /** Ports of a managed network, at which the sandbox listens on its own loopback interface. */
+  listenPorts?: readonly number[] | undefined;
+  /** Host files that are readable in the sandbox, also where it hides their directory. */
+  readableFiles?: readonly string[] | undefined;
 };
 
 export interface LocalBackendOptions {
@@ -52,6 +74,8 @@ export interface LocalBackendOptions {
   budget?: RetentionBudget;
   /** Bounds the snapshot data of all processes. */
   snapshotBudget?: RetentionBudget;
+  /** Divides both budgets between principals. Absent: one principal may use all of them. */
+  principalMemories?: PrincipalMemories | undefined;
   /** Makes this OS process a subreaper, which adopts and reaps orphans of started processes. For servers only. */
   subreaper?: boolean;
   /** Further unavailable features, each with its reason. */
@@ -67,11 +91,17 @@ export interface LocalBackendOptions {
   /** Called once if a process cgroup cannot be created. */
   onCgroupFailed?: (error: string) => void;
   /** The source of inherited variables. Defaults to `process.env`. */
-  hostEnv?: Record<string, string | undefined>;
+  hostEnv?: Record<string, string | undefined> | undefined;
   /** Resolves after the sandbox files shared by several processes are removed, as far as possible. */
   settleSandboxes?: (() => Promise<void>) | undefined;
   /** Resolves a sandbox request; null if it is unsupported. Without this option every request is rejected. */
   resolveSandbox?: ((request: unknown, start: SandboxedStartParams) => Promise<ResolvedSandbox | null>) | undefined;
+  /** Creates the network proxy of a process. Without this option a start with `networkProxy` is rejected. */
+  createNetwork?: CreateProcessNetwork | undefined;
+  /** Takes over the sandbox of a persistent process with this pid. Required with a supervisor. */
+  restoreSandbox?: ((resources: SandboxResources, pid: number) => Promise<RestoredSandbox>) | undefined;
+  /** Serves an enforced network without `networkProxy`. Without this option such a start is rejected. */
+  routeProxies?: RouteProxies | undefined;
 }
 
 export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
@@ -80,13 +110,16 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
   readonly #platform: ProcessPlatform;
   readonly #killer: TreeKiller;
   readonly #orphans: OrphanTracker | null;
+  readonly #usage: UsageSampler;
   /** Processes that are started and not yet closed. */
   readonly #open = new Set<LocalProcess>();
   readonly #starting = new Set<Promise<void>>();
-  /** Cleanups of sandboxes; each resolves once nothing of the sandbox is left. */
-  readonly #sandboxes = new Set<Promise<void>>();
+  /** Cleanups of sandboxes with their process; each resolves once nothing of the sandbox is left. */
+  readonly #sandboxes = new Map<Promise<void>, LocalProcess>();
   /** Ids of all starting and open processes. Used only if `isLibrary` is set. */
   readonly #ids = new Set<string>();
+  /** Names of live processes. Used only if `isLibrary` is set; a server has its own, per principal. */
+  readonly #names = new ProcessNames();
   /** Start times of the last reported unclaimed orphans, by pid. */
   readonly #lastUnclaimed = new Map<number, number>();
   #hasCgroups = false;
@@ -107,6 +140,11 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
       onUnclaimed: ({ pid, startTime }) => this.#reportUnclaimed(pid, startTime),
       supervisorPid: platform.supervisor?.pid,
     });
+    this.#usage = new UsageSampler({
+      clock: this.#clock,
+      leaders: () => [...this.#open].flatMap(({ child }) => child ?? []),
+      tagOf: table.tagOf,
+    });
   }
 
   /** Why persistent processes are unavailable; null if they are available. */
@@ -116,19 +154,23 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
   }
 
   /** Restores the persistent processes of earlier servers. Kills and counts processes with unreadable state. */
-  restorePersistent(): { restored: RestoredProcess[]; unreadable: number } {
-    const restored: RestoredProcess[] = [];
-    const tags: number[] = [];
+  async restorePersistent(): Promise<{ restored: RestoredProcess[]; unreadable: number }> {
+    const readable: InheritedProcess[] = [];
     let unreadable = 0;
-    for (;;) {
-      const taken = this.#restoreNext(tags);
-      if (taken === null) {
-        this.#openCgroups(tags);
-        return { restored, unreadable };
-      }
+    for (let taken = this.#takeInherited(); taken !== null; taken = this.#takeInherited()) {
       if (taken === "unreadable") unreadable++;
-      else restored.push(taken);
+      else readable.push(taken);
     }
+    const sandboxes = await Promise.all(readable.map((process) => this.#restoreSandbox(process)));
+    // Runs without a pause until the caller has the processes: their events begin with the next turn of the event loop.
+    const restored = readable.map((process, at) => this.#restore(process, sandboxes[at] ?? null));
+    this.#openCgroups(readable.map(({ inherited }) => inherited.child.treeTag));
+    return { restored, unreadable };
+  }
+
+  async #restoreSandbox({ record, inherited }: InheritedProcess): Promise<RestoredSandbox | null> {
+    if (!record.sandbox) return null;
+    return (await this.#options.restoreSandbox?.(record.sandbox, inherited.child.pid)) ?? null;
   }
 
   /** Runs before the first process is started or after all persistent processes are restored. */
@@ -141,25 +183,16 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     });
   }
 
-  /** Adds the tree tag of the restored process to `tags`. */
-  #restoreNext(tags: number[]): RestoredProcess | "unreadable" | null {
+  #takeInherited(): InheritedProcess | "unreadable" | null {
     const inherited = this.#platform.supervisor?.takeRestored();
     if (!inherited || inherited === "unreadable") return inherited ?? null;
     const record = decodeRecord(inherited.record);
+    if (record) return { record, inherited };
     const { child } = inherited;
-    if (!record) {
-      child.signalGroup(SIGKILL);
-      child.persistent?.remove();
-      child.closeStreams();
-      return "unreadable";
-    }
-    tags.push(child.treeTag);
-    const process = this.#restore(record, inherited);
-    const { sessionId, ownerId, handle } = record;
-    const { isReleased, attachments } = inherited;
-    const { terminalQueries, recordInput } = record.params;
-    const owner = { sessionId, ownerId, handle };
-    return { process, owner, isReleased, attachments, terminalQueries, recordInput };
+    child.signalGroup(SIGKILL);
+    child.persistent?.remove();
+    child.closeStreams();
+    return "unreadable";
   }
 
   /** Unavailable features, each with its reason. */
@@ -169,40 +202,67 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
 
   start(params: StartParams): Promise<LocalProcess> {
     if (!this.#options.isLibrary) return this.#start(params);
-    return withCallErrors({ method: "process/start", argv: params.argv }, () => this.#start(params));
+    return withCallErrors(
+      startDetails(params),
+      () => this.#start(params),
+      undefined,
+      () => checkStart(params),
+    );
   }
 
   async #start({ signal, ...params }: StartParams): Promise<LocalProcess> {
     if (this.#disposed) throw invalidRequest("start process: the backend is closed");
     signal?.throwIfAborted();
+    const { lifetime = "session" } = params;
+    if (this.#options.isLibrary && lifetime !== "session")
+      throw invalidParams(`lifetime \`${lifetime}\`: not supported by a local backend; requires procwire serve`);
     return abortableStart(this.#startSteps(params), signal);
   }
 
   /** Prepares, sandboxes, spawns and registers a process. A step that fails undoes the steps before it. */
   async #startSteps(params: StartParams): Promise<LocalProcess> {
     using undo = new DisposableStack();
-    const { processId, cwdIdentity } = params;
+    const { processId, cwdIdentity, name } = params;
     this.#reserveId(processId);
     undo.defer(() => this.#ids.delete(processId));
-    const prepared = this.#specOf(params, buildChildEnv(params, this.#hostEnv));
+    const claim = this.#options.isLibrary && name !== undefined ? this.#names.claim("", name, processId) : null;
+    undo.defer(() => claim?.release());
+    let started: LocalProcess | null = null;
+    const network = await this.#createNetwork(params, () => started);
+    undo.defer(() => network?.close());
+    const childEnv = buildChildEnv(params, this.#hostEnv);
+    const enforced = isNetworkEnforced(params) ? await this.#enforcedNetwork(params, network, childEnv) : null;
+    const listeners = enforced && new SandboxListeners(enforced);
+    undo.defer(() => listeners?.close());
+    const variables = enforced ? enforced.variables : await network?.listen();
+    const prepared = childSpecOf(params, { ...childEnv, ...variables });
     // Stays open until the start has ended.
     using verified = cwdIdentity === undefined ? null : openVerifiedDirectory(prepared.cwd, cwdIdentity);
     const directory = verified?.fd;
 
-    const sandbox = await this.#resolveSandbox({ ...params, env: prepared.env, directory });
+    const { env } = prepared;
+    const managed = { listenPorts: listeners?.ports, readableFiles: network?.readableFiles };
+    const sandbox = await this.#resolveSandbox({ ...params, env, directory, ...managed }, enforced);
     if (sandbox) undo.defer(() => sandbox.started(null));
 
     const limits = params.limits ? enforceLimits(params.limits, this.#platform.canLimitResources) : null;
     if (limits) undo.defer(() => limits.release());
-    const persistent = this.#persistentSpec(params);
+    const persistent = this.#persistentSpec(params, sandbox);
     const spec = { ...prepared, directory, ...sandbox?.child, limits: limits ?? undefined, persistent };
     const process = this.#createProcess(params, spec, sandbox, limits);
+    started = process;
     await this.#trackStart(this.#spawn(process, spec));
     // The start has succeeded: nothing is undone anymore.
     undo.move();
+    claim?.releaseAtExit(process);
 
     if (sandbox) this.#registerSandbox(sandbox, process);
     if (limits) void process.closed.then(() => limits.release());
+    if (listeners) {
+      void sandbox?.listeners?.then((descriptors) => listeners.serve(descriptors));
+      void process.closed.then(() => listeners.close());
+    }
+    if (network) void process.closed.then(() => network.close());
     return process;
   }
 
@@ -219,10 +279,26 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     enforceLimits(limits, this.#platform.canLimitResources).release();
   }
 
-  #restore(record: PersistentRecord, inherited: RestoredChild): LocalProcess {
+  #restore({ record, inherited }: InheritedProcess, sandbox: RestoredSandbox | null): RestoredProcess {
+    const process = this.#restoreProcess(record, inherited, sandbox);
+    const { sessionId, ownerId, handle } = record;
+    const { isReleased, attachments } = inherited;
+    const { terminalQueries, recordInput } = record.params;
+    return {
+      process,
+      owner: { sessionId, ownerId, handle },
+      isReleased,
+      attachments,
+      terminalQueries,
+      recordInput,
+      joinSandboxScope: sandbox?.joinScope,
+    };
+  }
+
+  #restoreProcess(record: PersistentRecord, inherited: RestoredChild, sandbox: RestoredSandbox | null): LocalProcess {
     const { child, exit, isStdinClosed } = inherited;
     const { params, startedAtMs } = record;
-    const log = new EventLog(this.#logOptions(true));
+    const log = new EventLog(this.#logOptions(params, true, record.ownerId));
     // Pins all restored output until the session has its own cursor: a client that was disconnected may need all of it.
     const beginning = log.cursor({ lossless: true, extraBytes: "unlimited" });
     restoreEventLog(log, inherited);
@@ -231,7 +307,8 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
       log,
       clock: this.#clock,
       killer: this.#killer,
-      sandboxType: "none",
+      sandboxType: sandbox?.sandboxType ?? "none",
+      isDenial: sandbox?.isDenial,
       limitExceededBy: (signal) => (signal === SIGXCPU && limits?.cpuTimeMs !== undefined ? "cpuTimeMs" : null),
       onClose: () => this.#forget(restored),
       startedAtMs,
@@ -239,6 +316,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     });
     restored.attach(child);
     if (!log.isClosed) this.#register(restored);
+    if (sandbox) this.#endWithProcess(sandbox, restored);
     // Runs after the session has added its cursor.
     setImmediate(() => {
       beginning.close();
@@ -247,8 +325,8 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     return restored;
   }
 
-  #logOptions(isPersistent: boolean): EventLogOptions {
-    const { eventLogLimits, budget, snapshotBudget } = this.#options;
+  #logOptions({ tty }: Pick<StartParams, "tty">, isPersistent: boolean, ownerId: string | undefined): EventLogOptions {
+    const { eventLogLimits, budget, snapshotBudget, principalMemories, isLibrary } = this.#options;
     const limits = isPersistent
       ? {
           ...eventLogLimits,
@@ -256,13 +334,21 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
           retainedChunks: PERSISTENT_RETAINED_CHUNKS,
         }
       : eventLogLimits;
-    return { clock: this.#clock, limits, budget, snapshotBudget };
+    const own = ownerId === undefined ? undefined : principalMemories?.forLog(ownerId);
+    const budgets = { budget: own?.retention ?? budget, snapshotBudget: own?.snapshots ?? snapshotBudget };
+    // Application code may keep a chunk, and the terminal responder reads it after the log.
+    const ownsChunks = !isLibrary && !tty;
+    return { clock: this.#clock, limits, ...budgets, ownsChunks };
   }
 
-  #persistentSpec({ persistentOwner, ...params }: StartParams): ChildSpec["persistent"] {
+  #persistentSpec(
+    { persistentOwner, ...params }: StartParams,
+    sandbox: SandboxedStart | null,
+  ): ChildSpec["persistent"] {
     if (persistentOwner === undefined) return undefined;
     const startedAtMs = this.#clock.now();
-    const record = encodeRecord(persistentOwner, startedAtMs, { ...params, lifetime: "persistent" });
+    const persistent = { ...params, lifetime: "persistent" } as const;
+    const record = encodeRecord(persistentOwner, startedAtMs, persistent, sandbox?.resources);
     return { record, startedAtMs, maxOutputBytes: params.limits?.outputBytes ?? Number.POSITIVE_INFINITY };
   }
 
@@ -273,7 +359,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     limits: EnforcedLimits | null,
   ): LocalProcess {
     const created: LocalProcess = new LocalProcess(params, spec.terminal, {
-      log: new EventLog(this.#logOptions(spec.persistent !== undefined)),
+      log: new EventLog(this.#logOptions(params, spec.persistent !== undefined, params.ownerId)),
       clock: this.#clock,
       killer: this.#killer,
       sandboxType: sandbox?.sandboxType ?? sandboxLabel(params),
@@ -311,10 +397,14 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
   }
 
   /** Removes the sandbox after the process has closed. Shutdown waits for it. */
-  #registerSandbox(sandbox: SandboxedStart, { pid, closed }: LocalProcess): void {
-    sandbox.started(pid);
-    const removed = closed.then(() => sandbox.ended());
-    this.#sandboxes.add(removed);
+  #registerSandbox(sandbox: SandboxedStart, process: LocalProcess): void {
+    sandbox.started(process.pid);
+    this.#endWithProcess(sandbox, process);
+  }
+
+  #endWithProcess(sandbox: Pick<SandboxedStart, "ended">, process: LocalProcess): void {
+    const removed = process.closed.then(() => sandbox.ended());
+    this.#sandboxes.set(removed, process);
     void removed.finally(() => this.#sandboxes.delete(removed));
   }
 
@@ -323,9 +413,14 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     this.#orphans?.track();
   }
 
-  async list({ signal }: CallOptions = {}): Promise<ProcessListing[]> {
-    signal?.throwIfAborted();
+  async list(options: CallOptions = {}): Promise<ProcessListing[]> {
+    checkCall("list", options);
+    options.signal?.throwIfAborted();
     return [...this.#open].map((process) => process.listing());
+  }
+
+  usage(): Promise<ReadonlyMap<number, TreeUsage>> {
+    return this.#usage.sample();
   }
 
   /**
@@ -358,7 +453,8 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
       await Promise.allSettled(this.#starting);
       await Promise.all(open().map(end));
     }
-    await Promise.allSettled(this.#sandboxes);
+    const removals = [...this.#sandboxes].filter(([, process]) => shouldEnd(process));
+    await Promise.allSettled(removals.map(([removed]) => removed));
     await this.#options.settleSandboxes?.();
     const orphans = (await this.#orphans?.endAll()) ?? [];
     if (orphans.length > 0) this.#options.onOrphansEnded?.(orphans);
@@ -410,40 +506,69 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     for (const { child } of this.#open) if (child && !child.persistent) this.#killer.killNow(child);
   }
 
+  /** Returns null for a start without a network policy. Connections to its listeners must come from the process tree. */
+  async #createNetwork(params: StartParams, started: () => LocalProcess | null): Promise<ProcessNetwork | null> {
+    const { credentials = [] } = params;
+    if (credentials.length > 0 && (!isNetworkEnforced(params) || params.networkProxy === undefined))
+      throw invalidParams(
+        `credentials \`${credentials.join(", ")}\` require networkProxy, enforceManagedNetwork and a sandbox`,
+      );
+    if (params.networkProxy === undefined) return null;
+    if (params.lifetime === "persistent")
+      throw invalidParams(
+        'lifetime "persistent" is not supported with networkProxy: the proxy ends with its server; use lifetime "server"',
+      );
+    const { createNetwork } = this.#options;
+    if (!createNetwork) throw invalidParams("networkProxy is not supported by this backend");
+    const tree = () => {
+      const child = started()?.child;
+      return child ? this.#killer.tree(child) : [];
+    };
+    const connections = new TreeConnections({ clock: this.#clock, tree });
+    return createNetwork(params, (connection) => connections.includes(connection));
+  }
+
+  /** Returns the network of a sandboxed process that may reach only proxies: its own, or those of its environment. */
+  async #enforcedNetwork(
+    params: StartParams,
+    proxy: ProcessNetwork | null,
+    env: Record<string, string>,
+  ): Promise<SandboxNetwork> {
+    if (params.lifetime === "persistent")
+      throw invalidParams(
+        'lifetime "persistent" is not supported with enforceManagedNetwork: the way out of the sandbox ends with the server; use lifetime "server"',
+      );
+    if (proxy) return proxiedNetwork(proxy, { hasSocks: params.networkProxy?.proxy.enableSocks5 ?? false });
+    if (!this.#options.routeProxies) throw invalidParams("enforceManagedNetwork is not supported by this backend");
+    return this.#options.routeProxies(env);
+  }
+
   /** Returns null for a start without a sandbox. */
-  async #resolveSandbox(start: SandboxedStartParams): Promise<SandboxedStart | null> {
-    if (start.sandbox === undefined || start.sandbox === null) return null;
-    const resolved = await this.#options.resolveSandbox?.(start.sandbox, start);
+  async #resolveSandbox(start: SandboxedStartParams, network: SandboxNetwork | null): Promise<SandboxedStart | null> {
+    if (start.sandbox === undefined || start.sandbox === null) {
+      const { sandboxRequirement: requirement } = start;
+      if (requirement) throw sandboxRequirementError(requirement, "the start requests no sandbox");
+      return null;
+    }
+    const refusal = network?.refusal ?? null;
+    const argv = refusal === null ? start.argv : refusalCommand(refusal);
+    const resolved = await this.#options.resolveSandbox?.(start.sandbox, { ...start, argv });
     if (!resolved) throw invalidParams("sandbox intent cannot be enforced on this executor");
-    return resolved.type === "none" ? null : resolved;
+    if (resolved.type === "none" ? network !== null : network !== null && !resolved.listeners)
+      throw invalidParams("sandbox intent cannot be enforced on this executor: it has no managed network");
+    if (resolved.type === "none") return null;
+    return refusal === null ? resolved : { ...resolved, isDenial: () => true };
   }
 
   get #hostEnv(): Record<string, string | undefined> {
     return this.#options.hostEnv ?? process.env;
   }
+}
 
-  #specOf(params: StartParams, env: Record<string, string>): ChildSpec {
-    const [file, ...args] = params.argv;
-    if (file === undefined) throw invalidParams("argv must not be empty");
-    const reject = (message: string) => {
-      throw internalError(message, { cause: spawnErrorFromRequest(message, file) });
-    };
-    if (file === "") reject(`missing program for ${params.tty ? "PTY" : "pipe"} spawn`);
-    const argv0 = params.arg0 ?? file;
-    if ([file, argv0, ...args].some(hasNul)) reject("nul byte found in provided data");
-    if (Object.entries(env).flat().some(hasNul)) reject("data provided contains a nul byte");
-    const cwd = nativePath(params.cwd);
-    if (hasNul(cwd)) reject("nul byte found in provided data");
-    return {
-      file,
-      argv: [argv0, ...args],
-      cwd,
-      env,
-      terminal: params.tty ? (params.size ?? DEFAULT_TERMINAL_SIZE) : null,
-      pipeStdin: params.pipeStdin ?? false,
-      descriptors: [],
-    };
-  }
+/** A persistent process of an earlier server, before it is restored. */
+interface InheritedProcess {
+  record: PersistentRecord;
+  inherited: RestoredChild;
 }
 
 /** The sandbox type of an unsandboxed start. A caller that sandboxed the command itself names the type. */
@@ -459,17 +584,3 @@ const LAST_OUTPUT_MS = 100;
 const CLOSE_DEADLINE_MS = 5000;
 
 const { SIGKILL, SIGXCPU } = constants.signals;
-
-const hasNul = (text: string) => text.includes("\0");
-
-function nativePath(cwd: string): string {
-  if (isAbsolute(cwd)) return cwd;
-  if (!/^file:/i.test(cwd)) throw invalidParams(`cwd \`${cwd}\` is neither an absolute path nor a file: URI`);
-  try {
-    return fileURLToPath(cwd);
-  } catch {
-    throw invalidParams(
-      `cwd URI \`${cwd}\` is not valid on this exec-server host: '${cwd}' is invalid on '${process.platform}'`,
-    );
-  }
-}

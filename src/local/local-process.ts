@@ -35,6 +35,18 @@ import { DEFAULT_TERMINAL_SIZE, earliestEndMs } from "../exec/exec-process.ts";
 import type { EventLog } from "../exec/log/event-log.ts";
 import { takeSnapshot, toListing } from "../exec/log/log-views.ts";
 import { SizeHistory } from "../exec/log/size-history.ts";
+import { type InputData, toInputBytes } from "../exec/options/input-bytes.ts";
+import {
+  checkCall,
+  checkEvents,
+  checkKill,
+  checkRead,
+  checkResize,
+  checkSignal,
+  checkTerminate,
+  checkWait,
+  checkWrite,
+} from "../exec/options/process-checks.ts";
 import { inputStateOf } from "../exec/terminal/input-state.ts";
 import { TerminalResponder } from "../exec/terminal/terminal-responder.ts";
 import { waitForCondition } from "../exec/wait/wait-condition.ts";
@@ -212,6 +224,7 @@ export class LocalProcess implements HostProcess {
   // ---- reading
 
   events(options?: EventsOptions): AsyncIterableIterator<ExecEvent> {
+    checkEvents(options);
     return this.log.events(options);
   }
 
@@ -220,16 +233,19 @@ export class LocalProcess implements HostProcess {
   }
 
   read(params: ReadParams = {}): Promise<ReadResult> {
-    return this.#withCallErrors("process/read", () => this.log.readWaiting(params));
+    const check = () => checkRead(params);
+    return this.#withCallErrors("process/read", () => this.log.readWaiting(params), undefined, check);
   }
 
   wait(params: WaitParams = {}): Promise<WaitResult> {
     const watched = { log: this.log, clock: this.#deps.clock, isPortListening };
-    return this.#withCallErrors("process/wait", () => waitForCondition(watched, params));
+    const check = () => checkWait(params);
+    return this.#withCallErrors("process/wait", () => waitForCondition(watched, params), undefined, check);
   }
 
-  async snapshot({ signal }: CallOptions = {}): Promise<Snapshot> {
-    signal?.throwIfAborted();
+  async snapshot(options: CallOptions = {}): Promise<Snapshot> {
+    checkCall("snapshot", options);
+    options.signal?.throwIfAborted();
     const tty = this.ttyState() ?? undefined;
     return omitUndefined<Snapshot>({ ...takeSnapshot(this.log, this.running), tty });
   }
@@ -244,13 +260,13 @@ export class LocalProcess implements HostProcess {
 
   // ---- input
 
-  write(bytes: Uint8Array, options: WriteOptions = {}): Promise<{ status: WriteStatus }> {
+  write(data: InputData, options: WriteOptions = {}): Promise<{ status: WriteStatus }> {
     const write = async (): Promise<{ status: WriteStatus }> => {
       if (!this.running) return { status: "stdinClosed" };
-      const { status } = await this.writeRaw(bytes, options);
+      const { status } = await this.writeRaw(toInputBytes(data), options);
       return { status };
     };
-    return this.#withCallErrors("process/write", write, options.signal);
+    return this.#withCallErrors("process/write", write, options?.signal, () => checkWrite(data, options));
   }
 
   /**
@@ -273,16 +289,18 @@ export class LocalProcess implements HostProcess {
     return { status: "accepted", isFlushed };
   }
 
-  async closeStdin({ signal }: CallOptions = {}): Promise<{ status: CloseStdinStatus }> {
-    signal?.throwIfAborted();
+  async closeStdin(options: CallOptions = {}): Promise<{ status: CloseStdinStatus }> {
+    checkCall("closeStdin", options);
+    options.signal?.throwIfAborted();
     if (this.#stdin !== "open") return { status: "stdinClosed" };
     this.#stdin = "closed";
     if (!this.log.isClosed) this.#child?.input.close();
     return { status: "accepted" };
   }
 
-  resize(size: TerminalSize, { signal }: CallOptions = {}): Promise<void> {
-    return this.#withCallErrors("process/resize", async () => this.#resize(size), signal);
+  resize(size: TerminalSize, options: CallOptions = {}): Promise<void> {
+    const check = () => checkResize(size, options);
+    return this.#withCallErrors("process/resize", async () => this.#resize(size), options?.signal, check);
   }
 
   #resize(size: TerminalSize): void {
@@ -324,15 +342,26 @@ export class LocalProcess implements HostProcess {
 
   // ---- ending
 
-  signal(name: string, { signal }: CallOptions = {}): Promise<void> {
+  signal(name: string, options: CallOptions = {}): Promise<void> {
     const send = async () => void this.#child?.signalGroup(signalNumber(name));
-    return this.#withCallErrors("process/signal", send, signal);
+    return this.#withCallErrors("process/signal", send, options?.signal, () => checkSignal(name, options));
+  }
+
+  /** Sends a signal to the whole process group. Resolves to false if the process has exited. Default signal: SIGTERM. */
+  kill(signal = "SIGTERM", options: CallOptions = {}): Promise<boolean> {
+    const kill = async () => {
+      const number = signalNumber(signal);
+      if (!this.running) return false;
+      this.#child?.signalGroup(number);
+      return true;
+    };
+    return this.#withCallErrors("process/signal", kill, options?.signal, () => checkKill(signal, options));
   }
 
   /** Does nothing if the process has exited, even while descendants still hold its streams. */
-  terminate(mode: TerminateMode = { type: "force" }, { signal }: CallOptions = {}): Promise<TerminateResult> {
+  terminate(mode: TerminateMode = { type: "force" }, options: CallOptions = {}): Promise<TerminateResult> {
     const end = async () => (this.running ? this.terminateWithReason("terminated", mode) : { running: false });
-    return this.#withCallErrors("process/terminate", end, signal);
+    return this.#withCallErrors("process/terminate", end, options?.signal, () => checkTerminate(mode, options));
   }
 
   /**
@@ -446,8 +475,13 @@ export class LocalProcess implements HostProcess {
     return omitUndefined<ExitStatus>({ ...ended, reason, limit, sandboxDenied: denied });
   }
 
-  #withCallErrors<T>(method: MethodName, call: () => Promise<T>, signal?: AbortSignal): Promise<T> {
-    return withCallErrors({ method, argv: this.#params.argv }, call, signal);
+  #withCallErrors<T>(
+    method: MethodName,
+    call: () => Promise<T>,
+    signal: AbortSignal | undefined,
+    check: () => void,
+  ): Promise<T> {
+    return withCallErrors({ method, argv: this.#params.argv }, call, signal, check);
   }
 
   #wakeWriters(): void {

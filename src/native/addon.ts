@@ -1,4 +1,5 @@
 import { errorMessage } from "../base/error-message.ts";
+import { OTHER_RUNTIME } from "../base/js-runtime.ts";
 import { MAX_QUEUED_INPUT_BYTES, MAX_WRITE_ID_CHARS, MAX_WRITE_IDS } from "../exec/backend/input-limits.ts";
 import type { OutputStream, TtyState } from "../exec/exec-process.ts";
 import type { ResourceLimit } from "../local/enforced-limits.ts";
@@ -12,6 +13,9 @@ export type NativeSocket = object & { readonly __nativeSocket: never };
 
 /** A listening socket in the addon. Opaque. */
 export type NativeListener = object & { readonly __nativeListener: never };
+
+/** A channel that receives the listeners of a sandbox, in the addon. Opaque. */
+export type NativeListenerChannel = object & { readonly __nativeListenerChannel: never };
 
 /** The fields `processEntryFields` of each process, one process after another. */
 export type NativeEntries = Float64Array;
@@ -76,6 +80,8 @@ export interface NativeSpawnOptions {
   limits: Float64Array;
   /** Block of cgroup.procs files that the child enters. */
   cgroups: string;
+  /** Enters a Landlock domain if the kernel supports it. */
+  landlock: boolean;
   /** Whether the process gets its own cgroup; false if `cgroups` contains one of version 2. */
   wantsCgroup: boolean;
   /** Record of a persistent process, for the next server; "" for all others. */
@@ -105,6 +111,37 @@ export type NativeSpawnResult =
       cgroupErrno: number;
     }
   | { errno: number; syscall: string; path: string };
+
+/** Tokens of a JSON message. */
+export interface NativeScanResult {
+  isUtf8: boolean;
+  /** Empty for a valid message. */
+  problem: string;
+  /** Three numbers per token: index of `tokenKinds`, start and end in the message. */
+  tokens: Uint32Array;
+  /** Descriptions of invalid base64; the start of its token is the index. */
+  texts: string[];
+}
+
+/** Outcome of an operation on a directory tree. */
+export interface NativeTreeResult {
+  /** 0 without a system error. */
+  errno: number;
+  /** Index of `treeFailures`. */
+  failure: number;
+  /** Path of the failed entry, relative to the tree. */
+  path: Buffer;
+}
+
+/** Entries of a directory without broken links. */
+export interface NativeListing {
+  errno: number;
+  truncated: boolean;
+  /** Sorted names, one character per byte, each followed by a slash. */
+  names: string;
+  /** One byte per name: 0 file, 1 directory, 2 other; plus 4 for a link, whose target has that kind. */
+  kinds: Buffer;
+}
 
 /** A persistent process of an earlier server. */
 export interface NativeRestored {
@@ -194,10 +231,19 @@ export class NativeAddon {
   readonly killProcessCgroup!: (lease: number) => void;
   readonly setSubreaper!: (on: boolean) => number;
   readonly reap!: (pid: number) => boolean;
+  /** Returns the version of Landlock; 0 if it is unavailable. */
+  readonly landlockAbi!: () => number;
+  /** Hides memory, descriptors and secrets of this process from other processes of the same user. */
+  readonly makeProcessPrivate!: () => void;
 
   // ---- the supervisor
   /** Returns the listening descriptor, -1 if there is none, or the reason why the supervisor is unavailable. */
-  readonly openSupervisor!: (fd: number, generation: number, livenessTimeoutMs: number) => number | string;
+  readonly openSupervisor!: (
+    fd: number,
+    generation: number,
+    livenessTimeoutMs: number,
+    giveUpAfter: number,
+  ) => number | string;
   /** Versions of the state segment: read by the supervisor, and written by this server. */
   readonly stateVersions!: () => [supervisor: number, server: number];
   readonly watchSupervisor!: (onHandoff: () => void) => void;
@@ -217,6 +263,19 @@ export class NativeAddon {
   readonly saveSession!: (child: NativeChild, isReleased: boolean, attachments: number) => void;
   readonly removePersistent!: (child: NativeChild) => void;
 
+  // ---- directory trees
+  /** Names of `NativeTreeResult.failure`. */
+  readonly treeFailures!: readonly string[];
+  /** Copies the contents of a directory into an existing directory. A file without a size may have `maxUnsizedBytes`. */
+  readonly copyTree!: (
+    source: Uint8Array,
+    destination: Uint8Array,
+    maxUnsizedBytes: number,
+    onDone: (result: NativeTreeResult) => void,
+  ) => void;
+  readonly removeTree!: (path: Uint8Array, onDone: (result: NativeTreeResult) => void) => void;
+  readonly listDirectory!: (path: Uint8Array, maxEntries: number, onDone: (listing: NativeListing) => void) => void;
+
   // ---- sockets
   /** Port -1: `host` is the path of a Unix socket. Returns the listener with its bound port, or an errno. */
   readonly listenAt!: (
@@ -228,6 +287,16 @@ export class NativeAddon {
     /** Listening descriptor of the previous server, or -1. The listener takes ownership. */
     descriptor: number,
   ) => [listener: NativeListener, port: number] | number;
+  /**
+   * Returns a channel and the sandbox's end, which the caller owns; or an errno. Calls `onListeners` once, with
+   * descriptors that the callee owns; with none if the sandbox closed its end before. Never after the channel is closed.
+   */
+  readonly openListenerChannel!: (
+    onListeners: (descriptors: number[]) => void,
+  ) => [channel: NativeListenerChannel, sandboxEnd: number] | number;
+  readonly closeListenerChannel!: (channel: NativeListenerChannel) => void;
+  /** Returns a connected, non-blocking Unix datagram socket, which the caller owns, or the negated errno. */
+  readonly connectDatagram!: (path: string) => number;
   readonly closeListener!: (listener: NativeListener) => void;
   /** Starts reading. */
   readonly startSocket!: (socket: NativeSocket, listener: NativeSocketListener) => void;
@@ -264,8 +333,20 @@ export class NativeAddon {
   readonly base64Encode!: (from: Uint8Array, to: Uint8Array, toOffset: number) => number;
   /** Decodes strictly. Returns the number of bytes written, -1 if the text is not canonical base64 or does not fit. */
   readonly base64Decode!: (from: Uint8Array, fromOffset: number, fromLength: number, to: Uint8Array) => number;
-  /** Parses a `process/write` by its bytes. Returns undefined for everything else. */
-  readonly parseWriteRequest!: (message: Uint8Array) => NativeWriteRequest | undefined;
+  /** Returns the memory of the bytes to the system, except that of pages at their ends. Their content is lost. */
+  readonly releasePages!: (bytes: Uint8Array) => void;
+  /** Names of the kinds of a token. */
+  readonly tokenKinds!: readonly string[];
+  /**
+   * Splits a JSON message into tokens on another thread. Decodes long strings and the base64 of `params` in place; the
+   * caller must not use the message meanwhile.
+   */
+  readonly scanMessage!: (
+    message: Uint8Array,
+    maxValues: number,
+    maxDepth: number,
+    onDone: (result: NativeScanResult) => void,
+  ) => void;
   /** XORs with the four bytes of the key, highest first: a WebSocket mask read as a big-endian number. */
   readonly unmask!: (bytes: Uint8Array, offset: number, length: number, key: number) => void;
 
@@ -275,12 +356,16 @@ export class NativeAddon {
    * free memory to the system.
    */
   readonly retainFreedMemory!: (onIdle: () => void) => void;
+  /** Returns free memory to the system now. */
+  readonly releaseFreeMemory!: () => void;
   /** Reports whether `count` more threads can be created now. */
   readonly canMakeThreads!: (count: number) => boolean;
   /** Exits without waiting for threads or running exit handlers. */
   readonly exitNow!: (code: number) => void;
   /** Locks the file until the descriptor is closed. Returns 0 or the errno: EAGAIN while another process holds the lock. */
   readonly lockFile!: (fd: number) => number;
+  /** Reserves disk space for a range of the file without changing its size. Returns 0 or the errno. */
+  readonly reserveSpace!: (fd: number, offset: number, length: number) => number;
   /** Sets close-on-exec on all inherited descriptors except stdio. */
   readonly closeOnExec!: () => void;
   /** For tests: disables pidfds, close_range and wide instructions, as on an older machine. */
@@ -309,6 +394,7 @@ export class NativeEventError extends Error {
 }
 
 function load(): LoadedAddon {
+  if (OTHER_RUNTIME !== null) return { type: "missing", why: `${OTHER_RUNTIME} cannot load it; use Node 24` };
   const named = process.env.PROCWIRE_NATIVE_SPAWNER;
   if (named !== undefined) return loadFile(named);
   const problems: string[] = [];

@@ -1,11 +1,12 @@
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { VERSION } from "../version.ts";
 
 /** Packages with the native files of this platform, one per C library. */
 const PLATFORM_PACKAGES = ["", "-musl"].map((libc) => `@procwire/${process.platform}-${process.arch}${libc}`);
 
 /** Files of a platform package. */
-export const NATIVE_FILES = ["procwire.node", "watchdog", "supervisor"] as const;
+export const NATIVE_FILES = ["procwire.node", "watchdog", "supervisor", "sandbox-listeners"] as const;
 
 /**
  * Yields the existing paths of a native file, best first: built on this machine, then from a platform package. Both
@@ -13,10 +14,9 @@ export const NATIVE_FILES = ["procwire.node", "watchdog", "supervisor"] as const
  */
 export function* nativeFileCandidates(name: string): Generator<string> {
   const root = packageRoot();
-  if (root === null) return;
-  const built = join(root, "native", "build", name);
-  if (existsSync(built)) yield built;
-  for (const directory of ancestors(root)) {
+  const built = root === null ? null : join(root, "native", "build", name);
+  if (built !== null && existsSync(built)) yield built;
+  for (const directory of ancestors(import.meta.dirname)) {
     for (const packageName of PLATFORM_PACKAGES) {
       const packaged = join(directory, "node_modules", packageName, name);
       if (existsSync(packaged)) yield packaged;
@@ -39,8 +39,9 @@ export type CompileResult = { type: "built"; path: string } | { type: "failed"; 
 export function compileOnDemand(): CompileResult {
   const noPackage = `there is no package for it (${PLATFORM_PACKAGES.join(" or ")}; npm leaves it out with --omit=optional)`;
   const root = packageRoot();
-  if (process.platform !== "linux" || root === null)
-    return { type: "failed", why: `native addon not supported on ${process.platform}` };
+  if (process.platform !== "linux") return { type: "failed", why: `native addon not supported on ${process.platform}` };
+  // `procwire-client` contains no native sources.
+  if (root === null) return { type: "failed", why: `${noPackage}; install the package \`procwire\` to compile it` };
   const script = join(root, "native", "build.mjs");
   // Loaded on demand, because most installations find their addon.
   const { spawnSync } = process.getBuiltinModule("node:child_process");
@@ -53,9 +54,23 @@ export function compileOnDemand(): CompileResult {
   return { type: "failed", why: `${noPackage}, and it could not be compiled: ${stdout.trim() || script}` };
 }
 
-/** Returns the directory of this package, from `src/native/` or from a bundle in `dist/`. */
+/**
+ * Returns the directory of `procwire`, from `src/native/`, from a bundle in `dist/`, or from the package
+ * `procwire-client` next to it; null if `procwire-client` is installed alone.
+ */
 export function packageRoot(): string | null {
-  return ancestors(import.meta.dirname).find((directory) => existsSync(join(directory, "native", "build.mjs"))) ?? null;
+  const hasNativeSources = (directory: string) => existsSync(join(directory, "native", "build.mjs"));
+  const directories = ancestors(import.meta.dirname);
+  const siblings = directories.map((directory) => join(directory, "node_modules", "procwire"));
+  return (
+    directories.find(hasNativeSources) ??
+    siblings.find((directory) => hasNativeSources(directory) && versionIn(directory) === VERSION) ??
+    null
+  );
+}
+
+function versionIn(directory: string): unknown {
+  return JSON.parse(readFileSync(join(directory, "package.json"), "utf8")).version;
 }
 
 /** Returns a directory and its ancestors, nearest first. */

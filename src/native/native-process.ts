@@ -74,6 +74,7 @@ export function nativeSpawn(native: NativeAddon, onCgroupFailure = (_errno: numb
           ]),
         ),
         cgroups: spec.limits ? joinNulTerminated(spec.limits.cgroups) : "",
+        landlock: spec.landlock ?? false,
         wantsCgroup: !spec.limits?.tree,
         persistentRecord: spec.persistent?.record ?? "",
         maxOutputBytes: spec.persistent?.maxOutputBytes ?? Number.POSITIVE_INFINITY,

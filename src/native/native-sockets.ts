@@ -34,10 +34,8 @@ export function nativeCodec(native: NativeAddon): ByteCodec {
   return {
     base64Encode: native.base64Encode,
     unmask: native.unmask,
-    decodeMessage: (message) => {
-      const write = native.parseWriteRequest(message);
-      return write ? writeRequest(...write) : null;
-    },
+    releasePages: native.releasePages,
+    parseLarge: async (message) => (await import("./large-messages.ts")).parseLargeMessage(native, message),
   };
 }
 
@@ -59,7 +57,7 @@ export function nativeListener(native: NativeAddon, descriptor = -1): ListenFunc
       throw Object.assign(new Error(`listen ${name}: ${message}`), { code: name });
     }
     const [listener, boundPort] = result;
-    return { port: boundPort, close: () => native.closeListener(listener) };
+    return { port: boundPort === 0 ? null : boundPort, close: () => native.closeListener(listener) };
   };
 }
 

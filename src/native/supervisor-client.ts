@@ -19,20 +19,28 @@ export interface Supervisor {
   onHandoff(handOff: () => void): void;
 }
 
+/** Settings of the supervisor, which each server sends. */
+export interface SupervisionOptions {
+  /** Silence after which the supervisor replaces the server, in milliseconds; 0: never. */
+  livenessTimeoutMs: number;
+  /** Crashes within a minute after which the supervisor ends everything. Default: never. */
+  giveUpAfter?: number | undefined;
+}
+
 /**
  * Connects to the supervisor through the socket that PROCWIRE_SUPERVISOR names, and removes the variable from the
  * environment. Returns null without a supervisor.
  */
 export function connectSupervisor(
   native: NativeAddon,
-  livenessTimeoutMs: number,
+  { livenessTimeoutMs, giveUpAfter = 0 }: SupervisionOptions,
   env: NodeJS.ProcessEnv = process.env,
 ): Supervisor | null {
   const address = /^(\d+):([0-9a-f]{8}):(\d+)$/.exec(env.PROCWIRE_SUPERVISOR ?? "");
   delete env.PROCWIRE_SUPERVISOR;
   if (!address) return null;
   const [, fd, instance, generation] = address;
-  const listener = native.openSupervisor(Number(fd), Number(generation), livenessTimeoutMs);
+  const listener = native.openSupervisor(Number(fd), Number(generation), livenessTimeoutMs, giveUpAfter);
   if (typeof listener === "string") throw new Error(`cannot connect to the supervisor: ${listener}`);
   const { ready, heartbeat } = native.supervisorMessages;
   return {

@@ -1,5 +1,19 @@
+import { listedLabels } from "./process-labels.ts";
 import { gapFields, signalName, terminalSize, terminateMode } from "./process-schemas.ts";
-import { array, boolean, bytes, enumOf, id, nullish, object, optional, string, u64 } from "./schema.ts";
+import {
+  array,
+  boolean,
+  bytes,
+  enumOf,
+  extended,
+  type Infer,
+  id,
+  nullish,
+  object,
+  optional,
+  string,
+  u64,
+} from "./schema.ts";
 
 /** Schemas of the methods that access a process by its handle, from a session that did not start it. */
 
@@ -16,6 +30,31 @@ export const attachParams = object("AttachParams", {
   afterSeq: nullish(u64),
   /** Terminal size of the driver, applied to the process. Ignored for viewers and for processes without a terminal. */
   size: nullish(terminalSize),
+  /**
+   * Returns the rendered screen, and sends only events after it. `afterSeq` then applies only if there is no screen.
+   * Default: false.
+   */
+  screen: nullish(boolean),
+});
+
+const driver = enumOf("attached", "none");
+
+export const screen = object("TerminalScreen", {
+  /** The screen includes the output up to this sequence number. */
+  seq: u64,
+  size: terminalSize,
+  /** Zero-based. */
+  cursor: object("CursorPosition", { row: u64, col: u64 }),
+  /** Whether the alternate screen is active, as in full-screen programs. */
+  alternate: boolean,
+  title: string,
+  /**
+   * Terminal output that draws the screen on a terminal of this size, whatever the state of that terminal: characters,
+   * colors, cursor, modes, scroll region and title. Contains no terminal queries.
+   */
+  data: bytes,
+  /** The start of an escape sequence or character that ends in later output. Belongs between `data` and that output. */
+  incomplete: bytes,
 });
 
 export const attachResult = object("AttachResult", {
@@ -31,6 +70,14 @@ export const attachResult = object("AttachResult", {
   running: boolean,
   /** Sequence number of the next event. */
   nextSeq: u64,
+  /** Whether another session drives the process: its driver, or its owner while it is connected. */
+  driver: optional(driver),
+  /** The rendered screen, if requested. Absent without a terminal, and if the terminal has more than 200,000 cells. */
+  screen: optional(screen),
+  /** Name from the start request; absent without one. */
+  name: extended(string),
+  /** Labels from the start request; absent without labels. */
+  labels: extended(listedLabels),
 });
 
 export const killParams = object("KillParams", {
@@ -45,8 +92,11 @@ export const roleChangedParams = object("RoleChangedNotification", { processId: 
 export const driverChangedParams = object("DriverChangedNotification", {
   processId: id,
   handle: string,
-  /** `attached` if another session is the driver now. */
-  driver: enumOf("attached", "none"),
+  /**
+   * `attached` if another session drives the process now. `none` if its driver detached, lost its connection or expired.
+   * For a viewer, the connected owner counts as a driver.
+   */
+  driver,
 });
 export const resizedParams = object("ResizedNotification", {
   processId: id,
@@ -118,6 +168,37 @@ export const treeResult = object("TreeResult", {
   omitted: u64,
 });
 
+export const shareEntry = object("ShareEntry", {
+  /** Identifies the link for `process/revokeShare`. Not a secret. */
+  shareId: string,
+  /** Handle of the process. */
+  handle: optional(string),
+  role,
+  createdAtMs: u64,
+  expiresAtMs: u64,
+  /** Principal that created the link. */
+  principal: string,
+  /** Number of open connections that use the link. */
+  connections: u64,
+});
+
+export const listSharesParams = object("ListSharesParams", {
+  /** Absent: the links of all processes that the principal may see. */
+  handle: nullish(id),
+});
+
+export const listSharesResult = object("ListSharesResult", {
+  /** Links that are neither expired nor revoked, oldest first. */
+  shares: array(shareEntry),
+});
+
+export const revokeShareParams = object("RevokeShareParams", { handle: id, shareId: id });
+
+export const revokeShareResult = object("RevokeShareResult", {
+  /** False if the link was unknown, expired or revoked before. */
+  revoked: boolean,
+});
+
 export const shareParams = object("ShareParams", {
   handle: id,
   role,
@@ -129,4 +210,50 @@ export const shareResult = object("ShareResult", {
   /** A bearer token: every holder can use it. The server returns it only once. */
   token: string,
   expiresAtMs: u64,
+  /** Identifies the link for `process/revokeShare`. Not a secret. */
+  shareId: optional(string),
+});
+
+export const accessEntry = object("AccessEntry", {
+  /** Identifies the access for `access/revoke`. Not a secret. */
+  accessId: string,
+  /** An open connection, or a browser that is signed in to the web console. */
+  kind: enumOf("connection", "console"),
+  principal: string,
+  /** Address of the client; empty for a console session. */
+  peer: string,
+  /** `user-agent` of the browser; empty for a connection. */
+  device: string,
+  sinceMs: u64,
+  /** Time of the last message or HTTP request. */
+  lastUsedAtMs: u64,
+  /** End of its token or console session. Absent: unlimited. */
+  expiresAtMs: optional(u64),
+  /** Claim `jti` of its token, for `token/revoke`. */
+  tokenId: optional(string),
+  /** True for the connection that sends the request. */
+  isCurrent: boolean,
+});
+export interface AccessEntry extends Infer<typeof accessEntry> {}
+
+export const listAccessesResult = object("ListAccessesResult", {
+  /** Oldest first. */
+  accesses: array(accessEntry),
+});
+
+export const revokeAccessParams = object("RevokeAccessParams", { accessId: id });
+
+export const revokeAccessResult = object("RevokeAccessResult", {
+  /** False if the access was unknown or has ended. */
+  revoked: boolean,
+});
+
+export const revokeTokenParams = object("RevokeTokenParams", {
+  /** Claim `jti` of the token. */
+  tokenId: id,
+});
+
+export const revokeTokenResult = object("RevokeTokenResult", {
+  /** Number of connections, console sessions and share links that ended. */
+  ended: u64,
 });

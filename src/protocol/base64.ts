@@ -19,10 +19,26 @@ export function encodeBase64(bytes: Uint8Array): string {
   return btoa(binary);
 }
 
+/** A base64 string of a large message that another thread found to be invalid. Takes the place of the string. */
+export class InvalidBase64 {
+  readonly problem: string;
+  /** Nothing is retained of the string. */
+  readonly length = 0;
+
+  constructor(problem: string) {
+    this.problem = problem;
+  }
+}
+
+/** Base64 as a message contains it. Another thread decodes that of a large message. */
+export type Base64Text = string | Uint8Array | InvalidBase64;
+
 export type Base64Decoded = { ok: true; bytes: Uint8Array } | { ok: false; problem: string };
 
-/** Decodes strictly. Returns a problem as a value, with the text that Codex uses. */
-export function decodeBase64(text: string): Base64Decoded {
+/** Decodes strictly. Returns a problem as a value, with the text that Codex uses. Returns bytes as they are. */
+export function decodeBase64(text: Base64Text): Base64Decoded {
+  if (text instanceof Uint8Array) return { ok: true, bytes: text };
+  if (text instanceof InvalidBase64) return { ok: false, problem: text.problem };
   const bytes = decodeLeniently(text);
   if (bytes && bytes.length === expectedLength(text) && isCanonicalEnd(text.slice(-4), bytes))
     return { ok: true, bytes };

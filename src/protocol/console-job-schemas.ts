@@ -1,4 +1,4 @@
-import { array, boolean, enumOf, f64, type Infer, nullable, object, optional, string, u64 } from "./schema.ts";
+import { array, boolean, enumOf, f64, type Infer, map, nullable, object, optional, string, u64 } from "./schema.ts";
 
 /** Schemas of the console's HTTP API for fan-out jobs. */
 
@@ -39,6 +39,8 @@ const jobListing = object("JobListing", {
   status: jobStatus,
   /** Why the job stopped; null unless it failed. */
   error: nullable(string),
+  /** Instruction of the task. The list contains only its start. */
+  instruction: string,
   model: string,
   inputPath: string,
   createdAtMs: u64,
@@ -49,6 +51,12 @@ const jobListing = object("JobListing", {
   completed: u64,
   failed: u64,
   usage,
+  /** Whether a process runs the job; null if the store does not record it. */
+  isBeingRun: nullable(boolean),
+  /** Finished rows per second: over the last 30 seconds of a running job, on average for others. */
+  ratePerSecond: f64,
+  /** Remaining time of a running job; null if it is unknown. */
+  etaSeconds: nullable(u64),
 });
 export interface JobListing extends Infer<typeof jobListing> {}
 
@@ -76,15 +84,11 @@ const pace = object("Pace", {
 
 export const jobDetails = object("JobDetails", {
   job: jobListing,
-  instruction: string,
   outputPath: string,
+  /** Columns of the table. */
+  headers: array(string),
   /** Whether the table is still being ingested. */
   isReading: boolean,
-  /** Whether a process runs the job; null if the store does not record it. */
-  isBeingRun: nullable(boolean),
-  /** Finished rows per second over the last 30 seconds. */
-  ratePerSecond: f64,
-  etaSeconds: nullable(u64),
   /** Length of each entry of `settled`. */
   spanMs: u64,
   settled: array(settledSpan),
@@ -105,8 +109,8 @@ const rowListing = object("RowListing", {
   status: rowStatus,
   attempts: u64,
   errorClass: nullable(errorClass),
-  /** Start of the row's cells as JSON. */
-  cells: string,
+  /** Start of the first cells, in the order of `JobDetails.headers`. */
+  cells: array(string),
   /** Start of the result or of the error. */
   outcome: string,
   tookMs: nullable(u64),
@@ -160,8 +164,18 @@ export const retryResult = object("RetryAnswer", {
   rows: u64,
   /** Command that runs the rows; null if a process already runs the job. */
   command: nullable(string),
+  /** The same command as a process on the host of the jobs; null if no installed command reaches these jobs. */
+  run: nullable(object("RetryRun", { argv: array(string), env: map(string) })),
 });
 export interface RetryResult extends Infer<typeof retryResult> {}
+
+/** Format of downloaded results. */
+export const resultsFormat = enumOf("csv", "jsonl");
+export type ResultsFormat = Infer<typeof resultsFormat>;
+
+/** A part of the results of a job. The parts in order are the file that `procwire jobs export` writes. */
+export const resultsPart = object("ResultsPart", { total: u64, rows: u64, text: string });
+export interface ResultsPart extends Infer<typeof resultsPart> {}
 
 /** Maximum rows of one page. */
 export const MAX_PAGE_ROWS = 500;
@@ -179,6 +193,7 @@ export type JobsQuery =
   | { type: "job"; jobId: string }
   | { type: "rows"; jobId: string; query: RowsQuery }
   | { type: "row"; jobId: string; itemId: string }
+  | { type: "results"; jobId: string; format: ResultsFormat; offset: number; limit: number }
   | { type: "retry"; jobId: string; request: Infer<typeof retryRequest> };
 
 export type JobsResult =

@@ -1,6 +1,6 @@
 import { isObject } from "../base/type-guards.ts";
 import { readErrorData, type WireError } from "./errors.ts";
-import { parseJsonText } from "./json-text.ts";
+import { type ParsedJson, parseJsonText } from "./json-text.ts";
 import { parseWithBinaryChunk } from "./message-text.ts";
 import { kindOf, MAX_ID_LENGTH } from "./schema.ts";
 
@@ -27,7 +27,11 @@ export type ParsedMessage = { ok: true; message: Message } | { ok: false; proble
 /** Parses a message. Returns a problem as a value instead of throwing, because the connection stays open. */
 export function parseMessage(text: string): ParsedMessage {
   if (text.trim() === "") return { ok: false, problem: `EOF while parsing a value at line 1 column ${text.length}` };
-  const parsed = parseWithBinaryChunk(text) ?? parseJsonText(text);
+  return toMessage(parseWithBinaryChunk(text) ?? parseJsonText(text));
+}
+
+/** Returns the message of parsed JSON. */
+export function toMessage(parsed: ParsedJson): ParsedMessage {
   if (!parsed.ok) return parsed;
   const { value, idLiteral } = parsed;
   if (!isObject(value)) return { ok: false, problem: "expected a JSON-RPC object" };

@@ -1,5 +1,6 @@
 /** JSON-RPC errors. Expected outcomes are values, not errors. Calls of the client library reject with ExecServerError. */
 
+import { shareInstances } from "../base/shared-class.ts";
 import { isObject } from "../base/type-guards.ts";
 import { ERROR_REASONS, type ErrorReason, ExecServerError, type ExecServerErrorDetails } from "./exec-server-error.ts";
 
@@ -18,12 +19,25 @@ export const ErrorCode = {
 /** Part of the close reason, and of the error of a rejected resume, after another connection took over the session. */
 export const SESSION_TAKEN_OVER_MESSAGE = "was taken over by another connection";
 
+/** Close reasons of the connections of guests whose share link is no longer valid. */
+export const SHARE_CLOSE_REASONS = {
+  expired: "the share link has expired",
+  revoked: "the share link was revoked",
+} as const;
+
+/** Close reason of a connection that `access/revoke` ended. The client does not reconnect. */
+export const ACCESS_REVOKED_MESSAGE = "the access was revoked";
+
 export interface RequestErrorOptions extends ErrorOptions {
   reason?: ErrorReason | undefined;
 }
 
 /** The error response to one request. The connection stays open. */
 export class RequestError extends Error {
+  static {
+    shareInstances(RequestError, "procwire.RequestError");
+  }
+
   override readonly name = "RequestError";
   /** One of `ErrorCode`, or any other code of another server. */
   readonly code: number;
@@ -56,17 +70,22 @@ export const DISCONNECTED_PREFIX = "exec-server transport disconnected";
 
 /** The error of every pending and later call after the connection was lost. */
 export class DisconnectedError extends ExecServerError {
+  static {
+    shareInstances(DisconnectedError, "procwire.DisconnectedError");
+  }
+
   override readonly name = "DisconnectedError";
-  readonly #reason: string | undefined;
+  /** Why the connection was lost; null if unknown. The message contains it after the prefix. */
+  readonly lossReason: string | null;
 
   constructor(reason?: string, options?: ErrorOptions, details?: ExecServerErrorDetails) {
     super(reason ? `${DISCONNECTED_PREFIX}: ${reason}` : DISCONNECTED_PREFIX, "DISCONNECTED", details, options);
-    this.#reason = reason;
+    this.lossReason = reason || null;
   }
 
   /** Returns a copy with the details of one rejected call. */
   during(details: ExecServerErrorDetails): DisconnectedError {
-    return new DisconnectedError(this.#reason, { cause: this }, details);
+    return new DisconnectedError(this.lossReason ?? undefined, { cause: this }, details);
   }
 }
 

@@ -1,6 +1,6 @@
 import { pathUri } from "./path-uri-schema.ts";
 import { nullishSandbox } from "./process-schemas.ts";
-import { array, boolean, bytes, enumOf, f64, id, nullish, object, string, u64, usize } from "./schema.ts";
+import { array, base64Text, boolean, bytes, enumOf, f64, id, nullish, object, string, u64, usize } from "./schema.ts";
 
 /** Schemas of `fs/*`. Every method accepts an optional sandbox. Paths are `file:` URIs. */
 
@@ -12,7 +12,7 @@ export const readFileParams = object("WireFsReadFileParams", { path: pathUri, fo
 export const readFileResult = object("ReadFileResult", { dataBase64: bytes });
 export const writeFileParams = object("WireFsWriteFileParams", {
   path: pathUri,
-  dataBase64: string,
+  dataBase64: base64Text,
   followSymlinks,
   sandbox,
 });

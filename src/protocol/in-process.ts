@@ -1,4 +1,4 @@
-import type { MethodName, ParamsOf, ResultOf, ServerNotification } from "./methods.ts";
+import type { HandleServerRequest, MethodName, ParamsOf, ResultOf, ServerNotification } from "./methods.ts";
 
 /**
  * The protocol as typed calls and notifications, without JSON. The server implements this interface and the client uses
@@ -10,6 +10,8 @@ export interface InProcessServer {
 
 export interface InProcessClient {
   onNotification(notification: ServerNotification): void;
+  /** Absent: requests of the server are rejected as unknown. */
+  readonly onRequest?: HandleServerRequest | undefined;
   /** Called once, as the last event, when the server closes the connection. */
   onDisconnect(reason: string | null): void;
 }

@@ -28,6 +28,12 @@ export function encodeResponse(id: RequestId, result: unknown): string {
   return `{"id":${idText(id)},"result":${JSON.stringify(result)}}`;
 }
 
+/** `entries` is the JSON text of the elements, and `others` are the other members of the result. */
+export function encodeListing(id: RequestId, entries: string, others: object): string {
+  const rest = JSON.stringify(others).slice(1);
+  return `{"id":${idText(id)},"result":{"entries":[${entries}]${rest === "}" ? "" : ","}${rest}}`;
+}
+
 export function encodeError(id: RequestId, error: WireError): string {
   return `{"error":${JSON.stringify(error)},"id":${idText(id)}}`;
 }
@@ -163,7 +169,8 @@ export function parseWithBinaryChunk(text: string): ParsedJson | null {
   if (!head) return null;
   const begin = head[0].length;
   const end = text.indexOf('"', begin);
-  if (end - begin < MIN_MESSAGE_CHARS / 2) return null;
+  // The rest is parsed on the event loop, so it must be short.
+  if (end - begin < MIN_MESSAGE_CHARS / 2 || text.length - end > MAX_HEAD_CHARS) return null;
   const parsed = parseJsonText(text.slice(0, begin) + text.slice(end));
   if (!parsed.ok || !isObject(parsed.value)) return null;
   const container = parsed.value[head[1] ?? ""];

@@ -3,6 +3,7 @@ import * as copies from "./copy-schemas.ts";
 import * as fs from "./file-schemas.ts";
 import * as forward from "./forward-schemas.ts";
 import * as http from "./http-schemas.ts";
+import * as network from "./network/network-schemas.ts";
 import { pathUri } from "./path-uri-schema.ts";
 import * as process from "./process-schemas.ts";
 import {
@@ -21,6 +22,7 @@ import {
   optional,
   type Schema,
   string,
+  u64,
   unknown,
 } from "./schema.ts";
 
@@ -41,6 +43,8 @@ export type Family =
   | "environment config"
   | "http"
   | "forwarding"
+  | "console"
+  | "access"
   | "capability discovery";
 
 export interface MethodSpec<P = unknown, R = unknown> {
@@ -74,13 +78,15 @@ export const environmentInfo = object("EnvironmentInfo", {
   capabilities: nullish(map(boolean)),
   degraded: optional(array(string)),
   sandboxes: optional(array(string)),
+  /** Version of Landlock in the kernel, which sandboxes use in addition to their mounts; 0: none. */
+  landlockVersion: extended(i32),
   /** Identifies the run of the server. */
   generation: extended(string),
 });
 export interface EnvironmentInfo extends Infer<typeof environmentInfo> {}
 
 /** Extensions that a client may request in `initialize`. Only the extensions in the response are active. */
-export const EXTENSIONS = ["started", "failed", "outputAck", "attach", "queryClaims"] as const;
+export const EXTENSIONS = ["started", "failed", "outputAck", "attach", "queryClaims", "names"] as const;
 export type Extension = (typeof EXTENSIONS)[number];
 
 /** A result whose members the host decides. */
@@ -175,11 +181,19 @@ export const methods = {
   "process/list": method("ours", "exec", process.listParams, process.listResult),
   "process/attach": method("ours", "exec", attach.attachParams, attach.attachResult),
   "process/detach": method("ours", "exec", process.processIdParams("DetachParams"), noParams),
+  "process/screen": method("ours", "exec", process.processIdParams("ScreenParams"), attach.screen),
   "process/inputs": method("ours", "exec", process.processIdParams("InputsParams"), attach.inputsResult),
   "process/claimQueries": method("ours", "exec", attach.claimQueriesParams, attach.claimQueriesResult),
   "process/tree": method("ours", "exec", attach.treeParams, attach.treeResult),
+  "process/connections": method("ours", "exec", network.connectionsParams, network.connectionsResult),
   "process/share": method("ours", "exec", attach.shareParams, attach.shareResult),
+  "process/listShares": method("ours", "exec", attach.listSharesParams, attach.listSharesResult),
+  "process/revokeShare": method("ours", "exec", attach.revokeShareParams, attach.revokeShareResult),
   "process/kill": method("ours", "exec", attach.killParams, process.terminateResult),
+
+  "network/ask": method("ours", "exec", network.askNetworkParams, network.askNetworkResult),
+  "network/questions": method("ours", "exec", noParams, network.networkQuestionsResult),
+  "network/answer": method("ours", "exec", network.answerNetworkParams, network.answerNetworkResult),
 
   "fs/readFile": method("current", "filesystem", fs.readFileParams, fs.readFileResult),
   "fs/writeFile": method("current", "filesystem", fs.writeFileParams, noParams),
@@ -212,6 +226,21 @@ export const methods = {
   "forward/listen": method("ours", "forwarding", forward.listenParams, forward.listenResult),
   "forward/unlisten": method("ours", "forwarding", forward.unlistenParams, noParams),
   "forward/watchPorts": method("ours", "forwarding", forward.watchPortsParams, noParams),
+
+  "access/list": method("ours", "access", noParams, attach.listAccessesResult),
+  "access/revoke": method("ours", "access", attach.revokeAccessParams, attach.revokeAccessResult),
+  "token/revoke": method("ours", "access", attach.revokeTokenParams, attach.revokeTokenResult),
+
+  "console/login": method(
+    "ours",
+    "console",
+    noParams,
+    object("ConsoleLoginResult", {
+      /** Fragment of the login URL, with a token that works once. */
+      fragment: string,
+      validMs: u64,
+    }),
+  ),
 } as const satisfies Record<string, MethodSpec<never, never> | MethodSpec>;
 
 export type MethodName = keyof typeof methods;
@@ -244,6 +273,7 @@ export const serverNotifications = {
   "process/driverChanged": notification("ours", attach.driverChangedParams, "attach"),
   "process/resized": notification("ours", attach.resizedParams, "attach"),
   "process/gap": notification("ours", attach.gapParams),
+  "network/policyDecision": notification("current", network.policyDecisionParams),
   "fs/missingChanged": notification("current", fs.missingChangedParams),
   "http/request/bodyDelta": notification("current", http.bodyDeltaParams),
   "forward/data": notification("ours", forward.dataParams),
@@ -280,6 +310,35 @@ export function isNotified(name: ServerNotificationName, extensions: ReadonlySet
   const { extension } = serverNotifications[name];
   return extension === undefined || extensions.has(extension);
 }
+
+export interface ServerRequestSpec<P = unknown, R = unknown> {
+  version: ProtocolVersion;
+  params: Schema<P>;
+  result: Schema<R>;
+}
+
+/** Requests that the server sends. Their ids are integers from 1 per connection. */
+export const serverRequests = {
+  "network/policyRequest": {
+    version: "current",
+    params: network.policyRequestParams,
+    result: network.policyRequestResult,
+  },
+} as const satisfies Record<string, ServerRequestSpec<never, never> | ServerRequestSpec>;
+
+export type ServerRequestName = keyof typeof serverRequests;
+/** A request of the server with its params. */
+export type ServerRequest = {
+  [N in ServerRequestName]: { method: N; params: Infer<(typeof serverRequests)[N]["params"]> };
+}[ServerRequestName];
+export type ServerRequestResult = Infer<(typeof serverRequests)[ServerRequestName]["result"]>;
+
+export function isServerRequestName(name: string): name is ServerRequestName {
+  return Object.hasOwn(serverRequests, name);
+}
+
+/** Handles a request of the server. A rejection becomes an error response. The signal aborts when the request has ended. */
+export type HandleServerRequest = (request: ServerRequest, signal: AbortSignal) => Promise<ServerRequestResult>;
 
 /** Notifications that the client sends. The server closes the connection on any other notification. */
 export const clientNotifications = {

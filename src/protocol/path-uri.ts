@@ -42,6 +42,8 @@ export function normalizePathUri(uri: string): string {
 
 /** Converts a native absolute path to a URI. Percent-encodes reserved and non-ASCII bytes. */
 export function uriFromPath(path: string | Uint8Array): string {
+  // Most paths need no encoding.
+  if (typeof path === "string" && PLAIN_PATH.test(path)) return `file://${path}`;
   const bytes = typeof path === "string" ? new TextEncoder().encode(path) : path;
   let text = "";
   for (const byte of bytes) {
@@ -71,6 +73,8 @@ export function decodePathText(text: string): Uint8Array {
 }
 
 const MUST_ENCODE = new Set('"#%<>?`\\^{|}');
+/** A path without reserved and non-ASCII characters, and without a colon, which a drive has. */
+const PLAIN_PATH = /^[!$&-9;=@-[\]_a-z~]*$/;
 const WINDOWS_DRIVE = /^\/[A-Za-z]:(\/|$)/;
 const HAS_SCHEME = /^[A-Za-z][A-Za-z0-9+.-]*:/;
 /** C0 controls and spaces, which the URL standard strips around a URL. */

@@ -1,5 +1,7 @@
 import { isObject } from "../base/type-guards.ts";
+import { managedNetwork, networkProxy } from "./network/network-schemas.ts";
 import { pathUri } from "./path-uri-schema.ts";
+import { listedLabels, processLabels, processName } from "./process-labels.ts";
 import {
   array,
   boolean,
@@ -8,6 +10,7 @@ import {
   DecodeError,
   enumOf,
   extended,
+  f64,
   type Infer,
   i32,
   id,
@@ -21,7 +24,6 @@ import {
   taggedUnion,
   u16,
   u64,
-  unknown,
   usize,
 } from "./schema.ts";
 
@@ -123,8 +125,13 @@ export const startParams = object("WireExecParams", {
   metadata: nullish(object("ExecMetadata", { threadId: nullish(uuid), toolCallId: nullish(string) })),
   sandbox: nullishSandbox,
   enforceManagedNetwork: nullish(boolean),
-  managedNetwork: nullish(object("ManagedNetwork", { loopbackPorts: array(u16), allowLocalBinding: boolean })),
-  networkProxy: nullish(unknown),
+  managedNetwork: nullish(managedNetwork),
+  networkProxy: nullish(networkProxy),
+  /**
+   * Names of credentials that the server defines. The process gets a placeholder per name, and its network proxy puts the
+   * secret into requests. Requires `networkProxy`, `enforceManagedNetwork` and a sandbox. An addition of procwire.
+   */
+  credentials: nullish(array(string)),
   shellSnapshot: nullish(object("ShellSnapshot", { scopeId: string, shell: shellInfo })),
   /** Initial terminal size. Ignored without `tty`. */
   size: nullish(terminalSize),
@@ -151,6 +158,10 @@ export const startParams = object("WireExecParams", {
   terminalQueries: nullish(terminalQueries),
   /** Stores input bytes for `process/inputs`, except input that the terminal does not echo. */
   recordInput: nullish(boolean),
+  /** Unique among the live processes of the principal. The server frees it when the process exits. */
+  name: nullish(processName),
+  /** At most 32 labels, for filters. A key has at most 63 characters, a value at most 256. */
+  labels: nullish(processLabels),
 });
 export interface WireStartParams extends Infer<typeof startParams> {}
 
@@ -160,6 +171,8 @@ export const startResult = object("StartResult", {
   /** Public handle of the process. */
   handle: extended(string),
   droppedEnv: optional(array(string)),
+  /** Kernel process id. Absent if the host does not know it. */
+  pid: extended(u64),
 });
 
 /** A range of evicted output. */
@@ -314,7 +327,11 @@ export const snapshotResult = object("Snapshot", {
 });
 
 /** Absent params list the processes of this session. */
-const listFields = object("ListParams", { allSessions: nullish(boolean) });
+const listFields = object("ListParams", {
+  allSessions: nullish(boolean),
+  /** Includes the resource usage of each live process. */
+  usage: nullish(boolean),
+});
 export const listParams: typeof listFields = {
   ...listFields,
   decode: (value) => listFields.decode(value ?? {}),
@@ -334,6 +351,18 @@ export const processStatus = object("ProcessStatus", {
   awaits: optional(enumOf("key", "secret")),
 });
 
+/** Resource usage of a process with its descendants. The server takes at most one sample per second for all clients. */
+export const treeUsage = object("TreeUsage", {
+  /** CPU time since the start, including exited descendants that their parents waited for. */
+  cpuMs: u64,
+  /** CPU time since the previous sample, in percent of one core. Null in the first sample of the process. */
+  cpuPercent: nullable(f64),
+  /** Sum of the resident memory. Memory that several processes share counts for each of them. */
+  memoryBytes: u64,
+  /** Number of processes. */
+  processes: u64,
+});
+
 export const processListing = object("ProcessListing", {
   processId: id,
   argv: array(string),
@@ -347,12 +376,18 @@ export const processListing = object("ProcessListing", {
   outputBytes: u64,
   /** Public handle of the process, unique within the server. */
   handle: optional(string),
-  /** Owner of the process. Sent only to operators. */
+  /** Owner of the process. Present with `allSessions`; not sent to guests. */
   principal: optional(string),
   /** When the process ends at the latest. */
   lifetime: extended(lifetime),
   /** Exit reason, limits and input state. */
   status: extended(processStatus),
+  /** Name from the start request; absent without one. */
+  name: extended(string),
+  /** Labels from the start request; absent without labels. */
+  labels: extended(listedLabels),
+  /** Sent on request only, for a live process on a host that reports it. */
+  usage: extended(treeUsage),
 });
 export const listResult = object("ListResult", { processes: array(processListing) });
 

@@ -6,7 +6,7 @@
  */
 
 import { isObject } from "../base/type-guards.ts";
-import { decodeBase64, encodeBase64 } from "./base64.ts";
+import { type Base64Text, decodeBase64, encodeBase64, InvalidBase64 } from "./base64.ts";
 
 /** Thrown by `decode`. The message has the wording of Codex. */
 export class DecodeError extends Error {
@@ -94,14 +94,23 @@ export const f64: Schema<number> = {
   decode: (value) => (typeof value === "number" ? value : reject(value, "f64")),
 };
 
+/** Base64 that the handler decodes with `decodeBase64`. Callers pass a string; a handler gets a `Base64Text`. */
+export const base64Text: Schema<string> = {
+  doc: "string",
+  encode: (value: Base64Text) => (value instanceof Uint8Array ? encodeBase64(value) : value),
+  decode: (value) => {
+    // A parser has decoded the base64 of a large message.
+    if (typeof value === "string" || value instanceof Uint8Array || value instanceof InvalidBase64)
+      return value as string;
+    return reject(value, "a string");
+  },
+};
+
 export const bytes: Schema<Uint8Array> = {
   doc: "base64 string",
   encode: encodeBase64,
   decode: (value) => {
-    // `parseWithBinaryChunk` decodes the chunk of a large message during parsing.
-    if (value instanceof Uint8Array) return value;
-    if (typeof value !== "string") return reject(value, "a string");
-    const decoded = decodeBase64(value);
+    const decoded = decodeBase64(base64Text.decode(value));
     if (!decoded.ok) throw new DecodeError(decoded.problem);
     return decoded.bytes;
   },
@@ -121,7 +130,8 @@ export function checkedString(doc: string, check: (value: string) => void): Sche
 }
 
 export function enumOf<const V extends string>(...variants: V[]): Schema<V> {
-  const expected = variants.map((variant) => `\`${variant}\``).join(", ");
+  const names = variants.map((variant) => `\`${variant}\``);
+  const expected = names.length > 2 ? `one of ${names.join(", ")}` : names.join(" or ");
   return {
     doc: variants.map((variant) => `"${variant}"`).join(" \\| "),
     encode: identity,
@@ -129,8 +139,7 @@ export function enumOf<const V extends string>(...variants: V[]): Schema<V> {
       const found = variants.find((variant) => variant === value);
       if (found !== undefined) return found;
       if (typeof value !== "string") return reject(value, "string or map");
-      const list = variants.length === 1 ? expected : `one of ${expected}`;
-      throw new DecodeError(`unknown variant \`${value}\`, expected ${list}`);
+      throw new DecodeError(`unknown variant \`${value}\`, expected ${expected}`);
     },
   };
 }

@@ -36,6 +36,8 @@ export interface SandboxPrograms {
   arch: SeccompArch;
   /** False for old versions, which bind by path: a root may be replaced between the check and the mount. */
   bindsDescriptors: boolean;
+  /** A setuid bubblewrap cannot run in a Landlock domain, which forbids new privileges. */
+  isSetuid: boolean;
   /** A shell that can compare two files. If null, the sandbox enters the working directory by name without a check. */
   sh: string | null;
 }

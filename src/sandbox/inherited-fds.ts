@@ -41,6 +41,11 @@ export function duplicateFd(directory: number): number {
   return openSync(`/proc/self/fd/${directory}`, O_PATH | O_DIRECTORY);
 }
 
+/** Returns a descriptor through which a child can execute the file, and do nothing else. */
+export function openExecutable(path: string): number {
+  return openSync(path, O_PATH);
+}
+
 /**
  * Opens a path that must not contain symbolic links. Throws if it now resolves to another path. The descriptor refers to
  * the same file even if the path is renamed later.

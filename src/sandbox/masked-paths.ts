@@ -1,8 +1,10 @@
 import { realpathSync, statSync } from "node:fs";
 import { dirname } from "node:path";
+import { errorMessage } from "../base/error-message.ts";
 import { isWithin, type SandboxRoot } from "./bubblewrap.ts";
 import { directoryIdentity } from "./pinned-roots.ts";
 import { unenforceableSandbox } from "./sandbox-request.ts";
+import { mayBeSecret, needsSecretDirectory, requireSecretDirectory, withLinkTarget } from "./secret-directory.ts";
 
 interface RecordedIdentity {
   directory: string;
@@ -11,20 +13,43 @@ interface RecordedIdentity {
   isExposed: boolean;
 }
 
-/** Host files that are hidden from all sandboxes: listening sockets, tokens, secrets. */
+export interface MaskedPathsOptions {
+  /** Further files of this server, which may be in the directory of a secret. */
+  own?: readonly string[] | undefined;
+  /** Directories that are hidden as well; they may be missing. */
+  directories?: readonly string[];
+  /** Rejects every sandbox, because the server offers none (`--no-sandbox`). */
+  noSandbox?: boolean | undefined;
+}
+
+/** Host files that are hidden from all sandboxes: listening sockets, directories, tokens and other secrets. */
 export class MaskedPaths {
   readonly #paths: readonly string[];
+  readonly #directories: readonly string[];
+  readonly #own: readonly string[];
+  readonly #noSandbox: boolean;
   readonly #firstIdentities = new Map<string, RecordedIdentity>();
 
-  constructor(paths: readonly string[]) {
+  constructor(paths: readonly string[], { own = [], directories = [], noSandbox = false }: MaskedPathsOptions = {}) {
     this.#paths = paths;
+    this.#directories = directories;
+    this.#own = [...paths, ...own];
+    this.#noSandbox = noSandbox;
   }
 
-  /** Returns the masks for a sandbox with these writable roots. Throws if a sandboxed command may have moved a file. */
-  roots(writable: readonly SandboxRoot[]): SandboxRoot[] {
-    return this.#paths.flatMap((path) => {
-      const root = maskFor(path);
-      const first = this.#firstIdentities.get(path) ?? (root ? recordIdentity(root.path) : null);
+  /**
+   * Returns the masks for a sandbox with these roots. Throws if a secret cannot be hidden, or if a sandboxed command may
+   * have moved a file.
+   */
+  roots(requested: readonly SandboxRoot[]): SandboxRoot[] {
+    if (this.#noSandbox)
+      throw unenforceableSandbox({ reason: "the server offers no sandboxes; start it without --no-sandbox" });
+    const writable = requested.filter(({ access }) => access === "write");
+    return [...this.#paths.flatMap(withLinkTarget), ...this.#directories].flatMap((path) => {
+      const root = this.#maskOf(path, requested);
+      const first =
+        this.#firstIdentities.get(path) ??
+        (root ? recordIdentity(mayBeSecret(path) ? root.path : dirname(root.path)) : null);
       if (first) {
         this.#firstIdentities.set(path, first);
         if (first.isExposed && directoryIdentity(first.directory) !== first.identity)
@@ -35,6 +60,27 @@ export class MaskedPaths {
       }
       return root ? [root] : [];
     });
+  }
+
+  /** Masks a secret with its directory, so that a file that replaces it is hidden as well. */
+  #maskOf(path: string, requested: readonly SandboxRoot[]): SandboxRoot | null {
+    const directories = [...this.#directories, ...this.#paths.filter((other) => !mayBeSecret(other))];
+    if (this.#directories.includes(path) || !needsSecretDirectory(path, directories)) return maskFor(path);
+    const directory = this.#secretDirectory(path);
+    if (directory === null) return null;
+    if (requested.some((root) => root.path === directory && root.access !== "deny"))
+      throw unenforceableSandbox({
+        reason: `root \`${directory}\` contains the secret file \`${path}\` of the server; move the file to another directory`,
+      });
+    return { path: directory, access: "deny", kind: "directory" };
+  }
+
+  #secretDirectory(path: string): string | null {
+    try {
+      return requireSecretDirectory(path, this.#own.flatMap(withLinkTarget));
+    } catch (error) {
+      throw unenforceableSandbox({ cause: error, reason: errorMessage(error) });
+    }
   }
 }
 
@@ -48,7 +94,6 @@ export function maskFor(path: string): SandboxRoot | null {
   }
 }
 
-function recordIdentity(real: string): RecordedIdentity {
-  const directory = dirname(real);
+function recordIdentity(directory: string): RecordedIdentity {
   return { directory, identity: directoryIdentity(directory), isExposed: false };
 }

@@ -59,6 +59,18 @@ export class MountPoints {
     this.#leases.set(path, { count: 1, contents });
   }
 
+  /** Takes over a mount point that an earlier server created for a process that is still running. Needs one `release`. */
+  adopt(path: string, contents?: string): void {
+    const lease = this.#leases.get(path);
+    if (lease) lease.count++;
+    else this.#leases.set(path, { count: 1, contents });
+  }
+
+  /** Returns a held mount point with its contents. */
+  describe(path: string): { path: string; contents?: string | undefined } {
+    return { path, contents: this.#leases.get(path)?.contents };
+  }
+
   /** Releases one lease per path and removes each path without a lease. Resolves after the removal. */
   async release(paths: readonly string[]): Promise<void> {
     let pending = paths.flatMap((path) => {

@@ -29,6 +29,17 @@ export function pinDirectory(scope: object | undefined, path: string): void {
     });
 }
 
+/** Returns all pins of a scope, for the next server. */
+export function pinsOf(scope: object | undefined): { key: string; value: string }[] {
+  const pins = scope && scopes.get(scope);
+  return pins ? [...pins].map(([key, value]) => ({ key, value })) : [];
+}
+
+/** Restores pins that an earlier server recorded. */
+export function restorePins(scope: object, pins: readonly { key: string; value: string }[]): void {
+  for (const { key, value } of pins) pin(scope, key, value);
+}
+
 /** Returns `device:inode`, which identifies a directory under any path. */
 export function directoryIdentity(path: string): string {
   const found = statSync(path, { throwIfNoEntry: false });

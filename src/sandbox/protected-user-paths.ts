@@ -68,14 +68,19 @@ export function protectUserPaths(env: Environment, writable: readonly SandboxRoo
 /** Directories of threads and jobs below a data directory. */
 const DATA_NAMES = ["jobs", "threads"];
 
-/** Returns the directories that can hold threads and jobs: PROCWIRE_HOME, and `.procwire` in both default locations. */
+/**
+ * Returns the directories that can hold threads and jobs: PROCWIRE_HOME, PROCWIRE_JOBS, and `.procwire` in both default
+ * locations.
+ */
 function dataDirectories(env: Environment): string[] {
   const homes = [env.HOME, process.env.HOME, databaseHome()].filter(isAbsolute);
   return [
     ...homes.map((home) => join(home, ".procwire")),
-    ...[env.PROCWIRE_HOME].filter(isAbsolute),
+    ...[env.PROCWIRE_HOME, env.PROCWIRE_JOBS].filter(isAbsolute),
     // Like procwire itself, relative to the working directory.
-    ...[process.env.PROCWIRE_HOME || null, ".procwire"].flatMap(fromWorkingDirectory),
+    ...[process.env.PROCWIRE_HOME || null, process.env.PROCWIRE_JOBS || null, ".procwire"].flatMap(
+      fromWorkingDirectory,
+    ),
   ];
 }
 

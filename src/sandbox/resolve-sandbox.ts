@@ -2,16 +2,22 @@ import { lstat, realpath, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { hasErrorCode } from "../base/error-code.ts";
 import { errorMessage } from "../base/error-message.ts";
-import type { ResolvedSandbox } from "../exec/backend/resolved-sandbox.ts";
+import { MISSING_RUNTIME_SUPPORT } from "../base/js-runtime.ts";
+import type { ListenerSupport } from "../exec/backend/listener-channel.ts";
+import type { ResolvedSandbox, RestoredSandbox, SandboxResources } from "../exec/backend/resolved-sandbox.ts";
+import { sandboxRequirementError } from "../exec/backend/sandbox-requirement.ts";
 import type { SandboxScope, StartParams } from "../exec/exec-process.ts";
 import type { EventLog } from "../exec/log/event-log.ts";
 import { RequestError } from "../protocol/errors.ts";
 import { cwdFromUri } from "../protocol/path-uri.ts";
 import { isStrictlyBelow, isWithin, type SandboxPolicy, type SandboxRoot } from "./bubblewrap.ts";
+import { hostServicePaths } from "./host-service-sockets.ts";
+import type { LandlockSupport } from "./landlock-rules.ts";
 import { MaskedPaths, maskFor } from "./masked-paths.ts";
 import { MountPoints } from "./mount-points.ts";
-import { pinDirectory, pinRoot } from "./pinned-roots.ts";
+import { pinDirectory, pinRoot, pinsOf, restorePins } from "./pinned-roots.ts";
 import { protectUserPaths } from "./protected-user-paths.ts";
+import { enforceRequirement, MINIMAL_ROOTS } from "./required-sandbox.ts";
 import { buildSandboxCommand } from "./sandbox-command.ts";
 import { DENIAL_TAIL_BYTES, isSandboxDenial } from "./sandbox-denial.ts";
 import { sandboxPrograms } from "./sandbox-probe.ts";
@@ -25,10 +31,17 @@ import {
 import { type SharedTmpLease, sharedTmpDirectories } from "./shared-tmp.ts";
 
 /** A command to sandbox. Without `cwd` there is no workspace, unless the request names one. */
-export type SandboxTarget = Pick<StartParams, "argv" | "env" | "arg0" | "sandboxScope"> & {
+export type SandboxTarget = Pick<StartParams, "argv" | "env" | "arg0" | "sandboxScope" | "sandboxRequirement"> & {
   cwd: string | null;
   /** A descriptor of the directory that `cwd` must be. The caller owns it. */
   directory?: number | undefined;
+  /**
+   * Ports of a managed network: the sandbox has its own network namespace with loopback only and listens at these ports.
+   * The caller serves the listeners. Absent: the request decides about the network.
+   */
+  listenPorts?: readonly number[] | undefined;
+  /** Real paths of host files that are readable, also where the sandbox hides their directory. */
+  readableFiles?: readonly string[] | undefined;
 };
 
 /** Settings that all sandboxes of a host share. */
@@ -36,9 +49,18 @@ export interface SandboxHost {
   maskedPaths: MaskedPaths;
   /** Called when a sandboxed process with network access starts; returns a function to call when it has exited. */
   onNetworkAllowed(pid: number): () => void;
+  /** Null if this host supports no managed networks. */
+  listenerSupport: ListenerSupport | null;
+  /** Null if kernel or addon have no Landlock rules for files. */
+  landlock: LandlockSupport | null;
 }
 
-const PLAIN_HOST: SandboxHost = { maskedPaths: new MaskedPaths([]), onNetworkAllowed: () => () => undefined };
+const PLAIN_HOST: SandboxHost = {
+  maskedPaths: new MaskedPaths([]),
+  onNetworkAllowed: () => () => undefined,
+  listenerSupport: null,
+  landlock: null,
+};
 
 /** Shared by all hosts of this server, because two of them may use the same directory. */
 const mountPoints = new MountPoints();
@@ -52,10 +74,16 @@ export async function resolveSandbox(
   start: SandboxTarget,
   host: SandboxHost = PLAIN_HOST,
 ): Promise<ResolvedSandbox> {
-  const request = parseSandboxRequest(value);
-  if (request.type === "none") return { type: "none" };
+  const { listenPorts, sandboxRequirement: requirement } = start;
+  const parsed = parseSandboxRequest(value, { hasManagedNetwork: listenPorts !== undefined });
+  if (parsed.type === "none") {
+    if (requirement) throw sandboxRequirementError(requirement, "the request has no restrictions");
+    return { type: "none" };
+  }
+  const listeners = listenPorts && { ports: listenPorts, support: requireListenerSupport(host) };
+  const request = listeners ? { ...parsed, network: false } : parsed;
   const programs = sandboxPrograms();
-  if (!programs) throw unenforceableSandbox();
+  if (!programs) throw unenforceableSandbox({ reason: MISSING_RUNTIME_SUPPORT ?? undefined });
   const heldMountPoints: string[] = [];
   let tmp: SharedTmpLease | null = null;
   const release = async () => {
@@ -66,26 +94,42 @@ export async function resolveSandbox(
       mountPoints.acquire(path, placeholder);
       heldMountPoints.push(path);
     });
+    // A managed network gives access to hosts that the client chooses.
+    const reached = { ...policy, network: policy.network || listeners !== undefined };
+    if (requirement) await enforceRequirement(requirement, reached);
     tmp = acquireSharedTmp(request, policy, start.sandboxScope);
     if (tmp) policy.tmp = { directory: tmp.directory };
-    const writable = policy.roots.filter(({ access }) => access === "write");
-    const roots = [...policy.roots, ...host.maskedPaths.roots(writable), ...maskedServices(request)];
-    const command = { argv: withArg0(start), env: start.env, directory: start.directory };
+    const { readableFiles = [] } = start;
+    const readable = readableFiles.map((path): SandboxRoot => ({ path, access: "read", kind: "file", opened: true }));
+    const masked = [...host.maskedPaths.roots(policy.roots), ...maskedServices(request)];
+    const roots = [...policy.roots, ...masked, ...readable];
+    const { landlock } = host;
+    const command = { argv: withArg0(start), env: start.env, directory: start.directory, listeners, landlock };
     const sandboxCommand = buildSandboxCommand({ ...policy, roots }, command, programs);
-    const { file, argv, env, descriptors } = sandboxCommand;
+    const { file, argv, env, descriptors, channel, hasLandlockRules } = sandboxCommand;
     const { network } = policy;
     let onEnded = () => {};
     return {
       type: "sandboxed",
-      child: { file, argv, env, descriptors },
-      sandboxType: "linuxSeccomp",
+      child: { file, argv, env, descriptors, landlock: !hasLandlockRules && !programs.isSetuid },
+      sandboxType: SANDBOX_TYPE,
+      listeners: channel?.listeners,
+      resources: {
+        network,
+        mountPoints: heldMountPoints.map((path) => mountPoints.describe(path)),
+        tmp: tmp && request.sharedTmp !== null ? { name: request.sharedTmp, directory: tmp.outer } : undefined,
+        pins: pinsOf(start.sandboxScope),
+      },
       isDenial: (exit, log) => isSandboxDenial(exit, outputTail(log), { network }),
       started: (pid) => {
         sandboxCommand[Symbol.dispose]();
-        if (pid === null) void release();
-        else if (network) onEnded = host.onNetworkAllowed(pid);
+        if (pid === null) {
+          channel?.close();
+          void release();
+        } else if (network) onEnded = host.onNetworkAllowed(pid);
       },
       ended: () => {
+        channel?.close();
         onEnded();
         return release();
       },
@@ -94,6 +138,36 @@ export async function resolveSandbox(
     await release();
     throw error instanceof RequestError ? error : unenforceableSandbox({ cause: error, reason: errorMessage(error) });
   }
+}
+
+function requireListenerSupport({ listenerSupport }: SandboxHost): ListenerSupport {
+  if (listenerSupport) return listenerSupport;
+  throw unenforceableSandbox({ reason: "a managed network requires the native addon; run `procwire doctor`" });
+}
+
+const SANDBOX_TYPE = "linuxSeccomp";
+
+/** Takes over the sandbox of a persistent process from the server that started it. */
+export function restoreSandbox(
+  { network, mountPoints: held, tmp, pins }: SandboxResources,
+  pid: number,
+  host: SandboxHost = PLAIN_HOST,
+): RestoredSandbox {
+  for (const { path, contents } of held) mountPoints.adopt(path, contents);
+  const shared = tmp ? sharedTmpDirectories.adopt(tmp.directory, tmp.name) : null;
+  const onEnded = network ? host.onNetworkAllowed(pid) : () => undefined;
+  return {
+    sandboxType: SANDBOX_TYPE,
+    isDenial: (exit, log) => isSandboxDenial(exit, outputTail(log), { network }),
+    joinScope: (scope) => {
+      restorePins(scope, pins);
+      shared?.joinScope(scope);
+    },
+    ended: async () => {
+      onEnded();
+      await Promise.all([mountPoints.release(held.map(({ path }) => path)), shared?.release()]);
+    },
+  };
 }
 
 /**
@@ -164,9 +238,6 @@ interface ResolveContext {
 }
 
 const isWrite = (entry: SandboxEntry) => entry.access === "write";
-
-/** Paths that programs need to run on the usual Linux distributions. */
-const MINIMAL_ROOTS = ["/bin", "/sbin", "/usr", "/etc", "/lib", "/lib32", "/lib64", "/nix/store", "/opt"];
 
 async function resolveEntries(
   entries: readonly SandboxEntry[],
@@ -308,20 +379,7 @@ function tmpdirOf(env: Readonly<Record<string, string>>): string[] {
   return tmpdir?.startsWith("/") ? [tmpdir] : [];
 }
 
-/** Host sockets that grant more rights than the sandbox. Without network access no sandboxed command can reach them. */
-const HOST_SERVICES = [
-  "/run/docker.sock",
-  "/run/containerd",
-  "/run/crio",
-  "/run/podman",
-  "/run/libvirt",
-  "/run/snapd.socket",
-  "/run/dbus",
-  "/run/systemd/private",
-  "/run/systemd/notify",
-  "/run/user",
-];
-
+/** Without network access no sandboxed command can reach a service. */
 function maskedServices(request: EnforcedSandboxRequest): SandboxRoot[] {
   if (!request.network) return [];
   const named =
@@ -329,7 +387,7 @@ function maskedServices(request: EnforcedSandboxRequest): SandboxRoot[] {
       ? []
       : request.files.entries.flatMap(({ location }) => (location.type === "path" ? [location.path] : []));
   // A request may name such a service to get access to it.
-  const others = HOST_SERVICES.filter((path) => !named.some((name) => isWithin(name, path)));
+  const others = hostServicePaths().filter((path) => !named.some((name) => isWithin(name, path)));
   return others.map(maskFor).filter((root) => root !== null);
 }
 

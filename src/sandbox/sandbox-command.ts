@@ -1,6 +1,8 @@
 import { closeSync } from "node:fs";
+import type { ListenerChannel, ListenerSupport } from "../exec/backend/listener-channel.ts";
 import { bubblewrapArguments, type SandboxPolicy, type SandboxPrograms } from "./bubblewrap.ts";
-import { duplicateFd, openAnonymousFile, openPath } from "./inherited-fds.ts";
+import { duplicateFd, openAnonymousFile, openExecutable, openPath } from "./inherited-fds.ts";
+import { type LandlockSupport, landlockWritablePaths } from "./landlock-rules.ts";
 import { seccompFilter } from "./seccomp-filter.ts";
 
 /** A sandboxed command that is ready to spawn. The caller of `buildSandboxCommand` disposes it after the start. */
@@ -11,6 +13,10 @@ export interface SandboxCommand extends Disposable {
   env: Record<string, string>;
   /** To be inherited as descriptors 3, 4 and so on. */
   descriptors: readonly number[];
+  /** Receives the listeners of the sandbox; null if it has none. The caller closes it when the process has ended. */
+  channel: ListenerChannel | null;
+  /** The command enters a Landlock domain inside the sandbox. */
+  hasLandlockRules: boolean;
 }
 
 export interface CommandToSandbox {
@@ -19,6 +25,10 @@ export interface CommandToSandbox {
   env: Readonly<Record<string, string>>;
   /** A descriptor of the directory that `cwd` must be. The caller owns it. */
   directory?: number | undefined;
+  /** Ports of the sandbox's own loopback interface that the server serves. Requires a policy without network access. */
+  listeners?: { ports: readonly number[]; support: ListenerSupport } | undefined;
+  /** Applies Landlock rules in addition to the mounts. */
+  landlock?: LandlockSupport | null | undefined;
 }
 
 /** The child's number of the first inherited descriptor. */
@@ -46,6 +56,8 @@ export function buildSandboxCommand(
   programs: SandboxPrograms,
 ): SandboxCommand {
   const descriptors: number[] = [];
+  const { listeners } = command;
+  let channel: ListenerChannel | null = null;
   const pass = (fd: number) => FIRST_INHERITED + descriptors.push(fd) - 1;
   const close = () => {
     for (const fd of descriptors.splice(0)) closeSync(fd);
@@ -58,7 +70,21 @@ export function buildSandboxCommand(
       const refusal = `cwd \`${policy.cwd}\`: directory changed since it was checked`;
       directoryCheck.push(programs.sh, "-c", CHECK_DIRECTORY_OF_FD_3, refusal);
     }
-    const filter = pass(openAnonymousFile(seccompFilter({ network: policy.network, arch: programs.arch })));
+    const firstProgram: string[] = [];
+    const landlock = command.landlock ?? null;
+    const writablePaths = landlock && landlockWritablePaths(policy);
+    const program = listeners?.support.program ?? (writablePaths && landlock?.program);
+    if (program) {
+      channel = listeners?.support.openChannel() ?? null;
+      const end = channel ? pass(channel.sandboxEnd) : "-";
+      // By descriptor, because the sandbox may hide the path.
+      const self = pass(openExecutable(program));
+      const ports = listeners?.ports.map(String) ?? [];
+      firstProgram.push(`/proc/self/fd/${self}`, `${end}`, `${self}`, ...ports, ...(writablePaths ?? []), "--");
+    }
+    const { network } = policy;
+    const isManaged = listeners !== undefined;
+    const filter = pass(openAnonymousFile(seccompFilter({ network, isManaged, arch: programs.arch })));
     const options = [
       ...bubblewrapArguments(policy, (path) => {
         const fd = openPath(path);
@@ -79,6 +105,7 @@ export function buildSandboxCommand(
         // and the command inside gets the default handling back.
         ...[programs.env, `--ignore-signal=${FORWARDED_SIGNALS}`],
         ...[programs.bwrap, "--args", `${list}`, "--"],
+        ...firstProgram,
         ...directoryCheck,
         ...[programs.env, `--default-signal=${FORWARDED_SIGNALS}`],
         // Bubblewrap sets PWD; the checking shell sets more.
@@ -89,10 +116,13 @@ export function buildSandboxCommand(
       ],
       env: {},
       descriptors,
+      channel,
+      hasLandlockRules: writablePaths !== null,
       [Symbol.dispose]: close,
     };
   } catch (error) {
     close();
+    channel?.close();
     throw error;
   }
 }

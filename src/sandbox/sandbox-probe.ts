@@ -1,9 +1,11 @@
 import { spawnSync } from "node:child_process";
 import { accessSync, closeSync, constants, statSync } from "node:fs";
 import { join } from "node:path";
+import { OTHER_RUNTIME } from "../base/js-runtime.ts";
+import type { ListenerSupport } from "../exec/backend/listener-channel.ts";
 import type { SandboxPrograms } from "./bubblewrap.ts";
 import { openPath } from "./inherited-fds.ts";
-import { buildSandboxCommand } from "./sandbox-command.ts";
+import { buildSandboxCommand, type CommandToSandbox } from "./sandbox-command.ts";
 import { seccompArchFor } from "./seccomp-filter.ts";
 
 /** The name of this sandbox in the environment info of a host. */
@@ -25,11 +27,29 @@ export function availableSandboxes(): string[] {
   return sandboxPrograms() ? [BUBBLEWRAP] : [];
 }
 
+/** Reports whether bubblewrap is installed, without running it. */
+export function isBubblewrapInstalled(): boolean {
+  return process.platform === "linux" && findProgram("bwrap", TRUSTED_DIRECTORIES) !== null;
+}
+
 /** Returns absolute paths, which no environment variable changes; null if no sandbox works. */
 export function sandboxPrograms(): SandboxPrograms | null {
-  found ??= { programs: probeSandboxes(TRUSTED_DIRECTORIES) };
+  found ??= { programs: OTHER_RUNTIME === null ? probeSandboxes(TRUSTED_DIRECTORIES) : null };
   return found.programs;
 }
+
+let hasListeners: boolean | null = null;
+
+/** Reports whether a sandbox of this host can have a managed network. Runs a sandbox once and caches the result. */
+export function supportsManagedNetwork(support: ListenerSupport | null): boolean {
+  const programs = sandboxPrograms();
+  if (!programs || !support) return false;
+  hasListeners ??= canRunSandbox(programs, { ports: [PROBED_PORT], support });
+  return hasListeners;
+}
+
+/** Any port that needs no privilege. */
+const PROBED_PORT = 1024;
 
 /** Probes the executables of these directories without caching. */
 export function probeSandboxes(directories: readonly string[]): SandboxPrograms | null {
@@ -38,15 +58,16 @@ export function probeSandboxes(directories: readonly string[]): SandboxPrograms 
   const shell = findProgram("sh", directories);
   const bwrap = findProgram("bwrap", directories);
   if (arch === null || env === null || bwrap === null) return null;
+  const isSetuid = (statSync(bwrap).mode & SETUID) !== 0;
   for (const bindsDescriptors of [true, false])
     for (const sh of shell === null ? [null] : [shell, null]) {
-      const programs = { env, bwrap, arch, bindsDescriptors, sh };
+      const programs = { env, bwrap, arch, bindsDescriptors, isSetuid, sh };
       if (canRunSandbox(programs)) return programs;
     }
   return null;
 }
 
-function canRunSandbox(programs: SandboxPrograms): boolean {
+function canRunSandbox(programs: SandboxPrograms, listeners?: CommandToSandbox["listeners"]): boolean {
   let directory: number | null = null;
   try {
     directory = openPath("/");
@@ -62,15 +83,16 @@ function canRunSandbox(programs: SandboxPrograms): boolean {
         tmp: "private",
         devices: "minimal",
       },
-      { argv: ["/bin/true"], env: {}, directory },
+      { argv: ["/bin/true"], env: {}, directory, listeners },
       programs,
     );
-    const { file, argv, env, descriptors } = command;
+    const { file, argv, env, descriptors, channel } = command;
     const result = spawnSync(file, argv.slice(1), {
       stdio: ["ignore", "ignore", "ignore", ...descriptors],
       timeout: PROBE_TIMEOUT_MS,
       env,
     });
+    channel?.close();
     return result.status === 0;
   } catch {
     // Unnamed files are unsupported, or /usr is a link: no sandbox.
@@ -96,3 +118,4 @@ function findProgram(name: string, directories: readonly string[]): string | nul
 }
 
 const WRITABLE_BY_OTHERS = 0o022;
+const SETUID = 0o4000;

@@ -44,14 +44,17 @@ export type SandboxRequest =
     };
 
 /** The error for every request that this host cannot enforce or this version cannot parse. */
-export const unenforceableSandbox = ({ reason, ...options }: ErrorOptions & { reason?: string } = {}) =>
+export const unenforceableSandbox = ({ reason, ...options }: ErrorOptions & { reason?: string | undefined } = {}) =>
   invalidParams(
     `sandbox intent cannot be enforced on this executor${reason === undefined ? "" : `: ${reason}`}`,
     options,
   );
 
-/** Parses the `sandbox` object of the wire protocol. Ignores fields about Windows and the Linux mechanism. */
-export function parseSandboxRequest(value: unknown): SandboxRequest {
+/**
+ * Parses the `sandbox` object of the wire protocol. Ignores fields about Windows and the Linux mechanism. A managed
+ * network needs a sandbox even if the request restricts nothing.
+ */
+export function parseSandboxRequest(value: unknown, { hasManagedNetwork = false } = {}): SandboxRequest {
   const request = record(value, "FileSystemSandboxContext");
   const permissions = record(field(request, "permissions"), "PermissionProfile");
   field(request, "windowsSandboxLevel");
@@ -63,20 +66,22 @@ export function parseSandboxRequest(value: unknown): SandboxRequest {
     sharedTmp: optional(request, "sharedTmp", text),
     protectStartUpFiles: optional(request, "protectStartUpFiles", flag) ?? false,
   };
+  const withoutFileRules = (network: boolean): SandboxRequest =>
+    network && !hasManagedNetwork
+      ? { type: "none" }
+      : { type: "sandboxed", files: { type: "unrestricted" }, network, ...common };
   switch (field(permissions, "type")) {
     case "disabled":
-      return { type: "none" };
-    case "external": {
+      return withoutFileRules(true);
+    case "external":
       // The client restricts files itself; the network may still have to be restricted here.
-      const network = parseNetwork(permissions);
-      if (network) return { type: "none" };
-      return { type: "sandboxed", files: { type: "unrestricted" }, network, ...common };
-    }
+      return withoutFileRules(parseNetwork(permissions));
     case "managed": {
       const files = parseFiles(record(field(permissions, "file_system"), "FileSystemPermissions"));
       const network = parseNetwork(permissions);
-      if (files.type === "unrestricted" && network) return { type: "none" };
-      return { type: "sandboxed", files, network, ...common };
+      return files.type === "unrestricted"
+        ? withoutFileRules(network)
+        : { type: "sandboxed", files, network, ...common };
     }
     default:
       throw unenforceableSandbox();

@@ -37,11 +37,11 @@ export class SandboxedPeerDetector {
   }
 
   /** Returns true if the process that connected from `peerName` to `localPort` is or may be sandboxed. */
-  isSandboxed(peer: { peerName: string; localPort: number }): false | Promise<boolean> {
+  isSandboxed(peer: { peerName: string; localPort: number | null }): false | Promise<boolean> {
     const now = this.#clock.monotonic();
     for (const [pid, { expiresAt }] of this.#leaders) if (expiresAt <= now) this.#leaders.delete(pid);
     // A Unix socket has no port, and sandboxes hide its file.
-    if (this.#leaders.size === 0 || peer.localPort === 0) return false;
+    if (this.#leaders.size === 0 || peer.localPort === null) return false;
     const address = parseAddress(peer.peerName);
     // A peer that reset the connection at once has no address anymore.
     if (!address) return Promise.resolve(true);
@@ -78,11 +78,11 @@ export class SandboxedPeerDetector {
  * This detects sandboxed processes of all servers. Also returns true for a local process that this user cannot inspect.
  */
 export async function isInOtherNamespace(
-  peer: { peerName: string; localPort: number },
+  peer: { peerName: string; localPort: number | null },
   clock: Clock = systemClock,
 ): Promise<boolean> {
   const address = parseAddress(peer.peerName);
-  if (!address) return true;
+  if (!address || peer.localPort === null) return true;
   if (!isLocalAddress(address.ip)) return false;
   for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
     if (attempt > 0) await sleep(clock, RETRY_DELAY_MS);

@@ -7,9 +7,15 @@
  * sockets is allowed only if its ends stay connected to each other.
  */
 
+export interface SeccompFilterOptions {
+  network: boolean;
+  /** Without network access: allows TCP and UDP only, because the process has a managed network. Default: false. */
+  isManaged?: boolean;
+  arch: SeccompArch;
+}
+
 /** Returns the encoded filter: eight bytes per instruction, in the host's byte order. */
-export function seccompFilter(options: { network: boolean; arch: SeccompArch }): Uint8Array {
-  const { network, arch } = options;
+export function seccompFilter({ network, isManaged = false, arch }: SeccompFilterOptions): Uint8Array {
   const table = TABLES[arch];
   const program = [
     load(ARCH_OFFSET),
@@ -28,7 +34,7 @@ export function seccompFilter(options: { network: boolean; arch: SeccompArch }):
       loadArgument(1),
       ...TERMINAL_INJECTIONS.flatMap((request) => refuseEqual(request, EPERM)),
     ]),
-    ...(network ? [] : whenCall(table.calls.socket, allowOnly([loadArgument(0)], NAMESPACED_FAMILIES))),
+    ...(network ? [] : whenCall(table.calls.socket, isManaged ? INTERNET_ONLY : NAMESPACED_ONLY)),
     ...(network
       ? []
       : whenCall(table.calls.socketpair, [
@@ -138,6 +144,10 @@ const CLONE_NEWUSER = 0x10000000;
 const TERMINAL_INJECTIONS = [0x5412, 0x541c];
 /** AF_INET, AF_INET6, AF_NETLINK: the families that the sandbox's empty network namespace isolates. */
 const NAMESPACED_FAMILIES = [2, 10, 16];
+/** AF_INET, AF_INET6. */
+const INTERNET_FAMILIES = [2, 10];
+/** SOCK_STREAM, SOCK_DGRAM. */
+const INTERNET_TYPES = [1, 2];
 const AF_UNIX = 1;
 /**
  * SOCK_STREAM, SOCK_SEQPACKET. An end of such a pair stays connected to its peer: `connect` and `listen` fail, and `sendto`
@@ -202,6 +212,13 @@ function allowOnly(loading: readonly Instruction[], values: readonly number[]): 
   const checks = values.map((value, index) => jump(JEQ, value, values.length - index, 0));
   return [...loading, ...checks, result(refuse(EPERM))];
 }
+
+const NAMESPACED_ONLY = allowOnly([loadArgument(0)], NAMESPACED_FAMILIES);
+/** Without netlink and raw sockets: the process needs only its proxy. */
+const INTERNET_ONLY = [
+  ...allowOnly([loadArgument(0)], INTERNET_FAMILIES),
+  ...allowOnly([loadArgument(1), andWith(~SOCKET_FLAGS)], INTERNET_TYPES),
+];
 
 function encode(program: readonly Instruction[]): Uint8Array {
   const bytes = new Uint8Array(program.length * 8);

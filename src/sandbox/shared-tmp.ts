@@ -19,6 +19,8 @@ interface SharedTmp {
 
 export interface SharedTmpLease {
   directory: string;
+  /** The directory that is removed at the end. */
+  outer: string;
   /** Called after the sandbox has ended. Resolves when the cleanup is complete. */
   release(): Promise<void>;
 }
@@ -26,24 +28,52 @@ export interface SharedTmpLease {
 /**
  * Directories that are mounted at /tmp of several sandboxes, so that a command finds the files of earlier commands. Each
  * belongs to a scope and a name. It is removed when the scope has ended and no sandbox uses it. A killed server leaves its
- * directories; the next server that needs one removes them.
+ * directories; the next server that needs one removes them. Directories of a supervised server belong to its supervisor:
+ * the next server adopts those of persistent processes and removes the others.
  */
 export class SharedTmpDirectories {
   readonly #parent: string;
   readonly #byScope = new WeakMap<SandboxScope, Map<string, SharedTmp>>();
+  /** All directories of this process, by the directory that is removed at the end. */
+  readonly #known = new Map<string, SharedTmp>();
   readonly #removals = new Set<Promise<void>>();
   #hasSwept = false;
+  #ownerPid = process.pid;
 
   constructor(parent: string = tmpdir()) {
     this.#parent = parent;
   }
 
+  /** Names new directories after this process, which outlives the server: its supervisor. */
+  setOwner(pid: number): void {
+    this.#ownerPid = pid;
+  }
+
   acquire(scope: SandboxScope, name: string): SharedTmpLease {
-    const shared = this.#getOrCreate(scope, name);
+    return this.#lease(this.#getOrCreate(scope, name));
+  }
+
+  /**
+   * Takes over the directory of a persistent process. It is removed after the process, unless a scope that joins ends
+   * later.
+   */
+  adopt(outer: string, name: string): SharedTmpLease & { joinScope(scope: SandboxScope): void } {
+    const shared = this.#known.get(outer) ?? {
+      outer,
+      directory: join(outer, "tmp"),
+      users: 0,
+      isScopeEnded: true,
+    };
+    this.#known.set(outer, shared);
+    return { ...this.#lease(shared), joinScope: (scope) => this.#join(scope, name, shared) };
+  }
+
+  #lease(shared: SharedTmp): SharedTmpLease {
     shared.users++;
     let isHeld = true;
     return {
       directory: shared.directory,
+      outer: shared.outer,
       release: async () => {
         if (isHeld) shared.users--;
         isHeld = false;
@@ -58,28 +88,45 @@ export class SharedTmpDirectories {
   }
 
   #getOrCreate(scope: SandboxScope, name: string): SharedTmp {
-    if (!this.#hasSwept) void this.#track(removeStale(this.#parent));
-    this.#hasSwept = true;
-    const known = this.#byScope.get(scope) ?? new Map<string, SharedTmp>();
-    this.#byScope.set(scope, known);
-    const found = known.get(name);
+    this.#sweepOnce();
+    const found = this.#byScope.get(scope)?.get(name);
     if (found) return found;
-    const outer = mkdtempSync(join(this.#parent, `${PREFIX}${serverName()}-`));
+    const outer = mkdtempSync(join(this.#parent, `${PREFIX}${processName(String(this.#ownerPid))}-`));
     const directory = join(outer, "tmp");
     mkdirSync(directory);
     chmodSync(directory, 0o1777);
-    const shared: SharedTmp = { outer, directory, users: 0, isScopeEnded: false };
+    const shared: SharedTmp = { outer, directory, users: 0, isScopeEnded: true };
+    this.#known.set(outer, shared);
+    this.#join(scope, name, shared);
+    return shared;
+  }
+
+  #sweepOnce(): void {
+    if (this.#hasSwept) return;
+    this.#hasSwept = true;
+    // An earlier server of the same supervisor left all directories of the supervisor that this one does not know.
+    const abandoned = this.#ownerPid === process.pid ? null : processName(String(this.#ownerPid));
+    const present = new Set(this.#known.keys());
+    void this.#track(removeStale(this.#parent, (path, owner) => owner === abandoned && !present.has(path)));
+  }
+
+  #join(scope: SandboxScope, name: string, shared: SharedTmp): void {
+    const known = this.#byScope.get(scope) ?? new Map<string, SharedTmp>();
+    this.#byScope.set(scope, known);
+    if (known.has(name)) return;
     known.set(name, shared);
+    shared.isScopeEnded = false;
     void scope.ended?.then(() => {
       known.delete(name);
       shared.isScopeEnded = true;
       return this.#removeIfUnused(shared);
     });
-    return shared;
   }
 
   #removeIfUnused({ isScopeEnded, users, outer }: SharedTmp): Promise<void> {
-    return isScopeEnded && users === 0 ? this.#track(removeTree(outer)) : Promise.resolve();
+    if (!isScopeEnded || users > 0) return Promise.resolve();
+    this.#known.delete(outer);
+    return this.#track(removeTree(outer));
   }
 
   /** Ignores failures: a directory that cannot be removed must not fail a command, and the next server removes it. */
@@ -94,20 +141,24 @@ export class SharedTmpDirectories {
 /** Shared by all hosts of this server, because two of them may receive the same scope. */
 export const sharedTmpDirectories = new SharedTmpDirectories();
 
-/** Identifies this server by namespace, pid and start time, because pids are reused and repeat in other namespaces. */
-function serverName(): string {
-  return `${namespaceOf("self")}-${process.pid}-${startOf("self")}`;
+/** Identifies a process by namespace, pid and start time, because pids are reused and repeat in other namespaces. */
+function processName(pid: string): string {
+  return `${namespaceOf("self")}-${pid}-${startOf(pid)}`;
 }
 
 const STALE_NAME = new RegExp(`^${PREFIX}(\\d+)-(\\d+)-(\\d+)-`);
 
-/** Removes directories of dead servers. Skips other pid namespaces, whose processes cannot be checked. */
-async function removeStale(parent: string): Promise<void> {
+/**
+ * Removes directories of dead servers, and directories that `isAbandoned` selects by path and name of the owner. Skips other pid
+ * namespaces, whose processes cannot be checked.
+ */
+async function removeStale(parent: string, isAbandoned: (path: string, owner: string) => boolean): Promise<void> {
   const ownNamespace = namespaceOf("self");
   for (const name of readdirSync(parent)) {
     const [, namespace, pid, start] = STALE_NAME.exec(name) ?? [];
-    if (pid === undefined || namespace !== ownNamespace || startOf(pid) === start) continue;
+    if (pid === undefined || namespace !== ownNamespace) continue;
     const path = join(parent, name);
+    if (startOf(pid) === start && !isAbandoned(path, `${namespace}-${pid}-${start}`)) continue;
     const found = await lstat(path).catch(() => null);
     if (found?.isDirectory() && found.uid === process.getuid?.()) await removeTree(path);
   }

@@ -1,22 +1,35 @@
 import { readdirSync } from "node:fs";
-import { systemClock, type Timer } from "../async/clock.ts";
+import { type Clock, systemClock, type Timer } from "../async/clock.ts";
 import { withDeadline } from "../async/deadline.ts";
+import { MemoryBudget } from "../async/memory-budget.ts";
 import { TaskSet } from "../async/task-set.ts";
 import type { Connection } from "../connection/connection.ts";
 import { nodeSocketProvider, type SocketProvider } from "../connection/socket-provider.ts";
 import type { HostBackend, HostProcess } from "../exec/backend/host-backend.ts";
 import type { RestoredProcess } from "../exec/backend/persistent-process.ts";
 import { mergeLimits } from "../exec/backend/process-limits.ts";
+import { ProcessNames } from "../exec/backend/process-names.ts";
+import { onceEnded } from "../exec/backend/process-state.ts";
 import type { StartParams } from "../exec/exec-process.ts";
-import { ErrorCode, invalidRequest, RequestError, toWireError } from "../protocol/errors.ts";
+import { checkOptions } from "../exec/options/option-schema.ts";
+import { ErrorCode, invalidRequest, RequestError, SHARE_CLOSE_REASONS, toWireError } from "../protocol/errors.ts";
 import type { InProcessClient, InProcessConnection, InProcessServer } from "../protocol/in-process.ts";
 import type { MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
+import type { NetworkDecision } from "../protocol/network/network-schemas.ts";
+import type { AuditLog } from "./audit/audit-log.ts";
+import { recordProcessEnd, recordQuestion } from "./audit/audited-calls.ts";
+import { AccessList } from "./auth/access-list.ts";
+import type { Authenticator } from "./auth/authenticator.ts";
 import { LOCAL_PRINCIPAL, type Principal } from "./auth/principal.ts";
 import { newSessionId } from "./auth/session-id.ts";
+import type { ConsoleAccess } from "./console/console-access.ts";
 import type { HostServices, PeerAddress, ServerLog } from "./host-services.ts";
 import { newGeneration } from "./lifecycle/server-generation.ts";
+import { NetworkLog, setNetworkLog } from "./network/network-log.ts";
+import { OpenQuestions } from "./network/open-questions.ts";
 import { prometheusText } from "./observability/prometheus-text.ts";
 import type { ServerMetrics } from "./observability/server-metrics.ts";
+import { PrincipalQuotas } from "./principal-quotas.ts";
 import { ConnectionHandler } from "./rpc/connection-handler.ts";
 import { type ConnectionLoopDeps, describeError, serveConnection } from "./rpc/connection-loop.ts";
 import type { Peer } from "./rpc/peer.ts";
@@ -26,10 +39,10 @@ import {
   HANDOFF_GRACE_MS,
   type ServerConfig,
 } from "./server-config.ts";
+import { serverConfig } from "./server-options.ts";
 import { ServerResources } from "./server-resources.ts";
 import { BackgroundProcesses } from "./session/background-processes.ts";
 import { ProcessHandles } from "./session/process-handles.ts";
-import { onceEnded } from "./session/process-state.ts";
 import { SessionRegistry } from "./session/session-registry.ts";
 import { ViewerScheduler } from "./session/viewer-scheduler.ts";
 
@@ -49,20 +62,33 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   readonly #sessions: SessionRegistry;
   readonly log: ServerLog;
   readonly #connections: TaskSet;
+  /** Resources that each principal holds. */
+  readonly quotas: PrincipalQuotas;
   /** Memory budget and resource caps shared by all connections. */
   readonly resources: ServerResources;
   readonly #open = new Set<{ close(reason: string): void; readonly queuedBytes?: number }>();
+  /** Open connections and console sessions. */
+  readonly accesses = new AccessList();
   #liveProcesses = 0;
   #acceptedCount = 0;
+  #console: ConsoleAccess | null = null;
+  #authenticator: Authenticator | null = null;
   #closing: Promise<void> | null = null;
   #isHandingOff = false;
 
   constructor(host: HostServices, config: Partial<ServerConfig> = {}) {
+    checkOptions("ExecServer", config, serverConfig, "config");
     this.config = { ...DEFAULT_SERVER_CONFIG, ...config };
     this.#host = { ...host, backend: this.#rejectOnClose(host.backend) };
     this.log = host.log ?? (() => undefined);
     this.generation = host.generation ?? newGeneration();
-    this.resources = new ServerResources(this.config, host.memory);
+    this.quotas = new PrincipalQuotas(this.config, (quota) => this.metrics?.quotaRefused(quota));
+    this.resources = new ServerResources(
+      this.config,
+      this.quotas,
+      host.memory ?? new MemoryBudget(this.config.memoryBudgetBytes),
+      host.principalMemories,
+    );
     const clock = host.clock ?? systemClock;
     this.#sessions = new SessionRegistry(
       {
@@ -71,12 +97,16 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
         viewerScheduler: new ViewerScheduler(clock),
         background: new BackgroundProcesses(clock),
         handles: new ProcessHandles(host.randomBytes),
+        names: new ProcessNames(),
         config: this.config,
+        questions: new OpenQuestions(Date.now, (ended) => this.audit && recordQuestion(this.audit, ended)),
+        quotas: this.quotas,
         isAudited: host.audit !== undefined,
         generation: this.generation,
       },
       host.newId ?? newSessionId,
     );
+    this.#evictDetachedWhenLowered();
     this.#connections = new TaskSet((error) =>
       this.log("error", "a connection failed", { error: describeError(error) }),
     );
@@ -117,15 +147,39 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     return prometheusText(metrics, {
       connections: this.connectionCount,
       sessions: this.sessionCount,
+      principals: Math.max(this.quotas.principalCount, this.#host.principalMemories?.size ?? 0),
       queuedBytes,
       degradedParts: this.degradedComponents().length,
+      memory: this.resources.memory,
       loopLag: metrics.loopLag(),
       openDescriptors: countOpenFds(),
+      audit: this.audit,
     });
   }
 
+  /** Audit log; null if the server has none. */
+  get audit(): AuditLog | null {
+    return this.#host.audit ?? null;
+  }
+
   degradedComponents(): string[] {
-    return this.#host.backend.degradedComponents();
+    const { isLowered, limitBytes } = this.resources.memory;
+    return [
+      ...this.#host.backend.degradedComponents(),
+      ...(this.audit?.degradedComponents() ?? []),
+      ...(isLowered
+        ? [`memory: the container is almost full; output and messages are limited to ${limitBytes} bytes`]
+        : []),
+    ];
+  }
+
+  /** Loses output of disconnected clients only to keep the kernel from killing the server. */
+  #evictDetachedWhenLowered(): void {
+    const { memory } = this.resources;
+    memory.addReclaimer("detachedSessions", (bytes) => {
+      const target = memory.bytes - bytes;
+      if (memory.isLowered) this.#sessions.evictDetached(() => memory.bytes > target);
+    });
   }
 
   /** Reports whether the peer is a sandboxed process of this server; false at once if there is no such process. */
@@ -138,15 +192,44 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     return this.#sessions.shares.principalOf(token);
   }
 
+  get clock(): Clock {
+    return this.#host.clock ?? systemClock;
+  }
+
+  /** Sets the authenticator of this server's clients. */
+  setAuthenticator(authenticator: Authenticator): void {
+    this.#authenticator = authenticator;
+  }
+
+  /** Sets the console that clients of this server can sign in to. */
+  setConsole(access: ConsoleAccess): void {
+    this.#console = access;
+  }
+
   /** Serves one connection until it closes, on behalf of the authenticated principal. */
-  accept(connection: Connection, principal: Principal = LOCAL_PRINCIPAL): Promise<void> {
+  accept(connection: Connection, client: Principal = LOCAL_PRINCIPAL, peer = ""): Promise<void> {
+    // A copy, which identifies the connection in the list of accesses.
+    const principal = { ...client };
     this.#open.add(connection);
     this.#acceptedCount++;
     if (this.metrics) this.metrics.acceptedConnections++;
     const expiry = principal.share && this.#closeAt(principal.share.expiresAtMs, connection);
-    const run = serveConnection(connection, this.#connectionDeps(principal)).finally(() => {
+    const close = (reason: string) => connection.close(reason);
+    const leave = principal.share && this.#sessions.shares.onConnected(client, close);
+    const { clock } = this;
+    let lastUsedAtMs = clock.now();
+    const removeAccess = this.accesses.add({
+      ...{ kind: "connection", principal, peer, device: "", sinceMs: lastUsedAtMs, close },
+      lastUsedAtMs: () => lastUsedAtMs,
+    });
+    const onUsed = () => {
+      lastUsedAtMs = clock.now();
+    };
+    const run = serveConnection(connection, { ...this.#connectionDeps(principal), onUsed }).finally(() => {
       this.#open.delete(connection);
+      removeAccess();
       expiry?.cancel();
+      leave?.();
     });
     this.#connections.run(() => run);
     return run;
@@ -154,19 +237,26 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
 
   #connectionDeps(principal: Principal): ConnectionLoopDeps {
     const { config, resources, log } = this;
-    return { principal, host: this.#host, sessions: this.#sessions, config, resources, log };
+    const base = { host: this.#host, sessions: this.#sessions, console: () => this.#console };
+    const access = { accesses: this.accesses, authenticator: () => this.#authenticator };
+    return { ...base, ...access, principal, config, resources, log };
   }
 
   #closeAt(atMs: number, connection: Connection): Timer {
-    const clock = this.#host.clock ?? systemClock;
+    const { clock } = this;
     const leftMs = Math.max(0, atMs - clock.monotonic());
-    return clock.after(leftMs, () => connection.close("the share link has expired"), { keepAlive: false });
+    return clock.after(leftMs, () => connection.close(SHARE_CLOSE_REASONS.expired), { keepAlive: false });
   }
 
   /** Connects a client in the same program, without JSON. */
   connectInProcess(client: InProcessClient): InProcessConnection {
     const peer: Peer = {
+      keepsBytes: true,
       notify: (notification) => client.onNotification(notification),
+      request: async (request, { signal }) => {
+        if (!client.onRequest) throw invalidRequest(`unknown method: ${request.method}`);
+        return client.onRequest(request, signal);
+      },
       isAboveBulkLimit: false,
       isAboveQueueLimit: false,
       sentPosition: () => 0,
@@ -194,8 +284,10 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   /** Restores the persistent processes of the previous server. Call it before the first connection. */
   restorePersistent(processes: readonly RestoredProcess[]): void {
     for (const restored of processes) {
-      this.#countUntilEnded(restored.process);
+      const { process, owner } = restored;
+      this.#countUntilEnded(process, this.quotas.restore(owner.ownerId, "processes"));
       this.#sessions.restore(restored);
+      if (this.audit) recordProcessEnd(this.audit, process, { processId: process.processId, handle: owner.handle });
     }
   }
 
@@ -243,7 +335,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       this.#connections.settled(),
       CONNECTION_CLOSE_TIMEOUT_MS,
       "every connection to close",
-      this.#host.clock ?? systemClock,
+      this.clock,
     ).catch((error: unknown) => this.log("warn", overdue, { error: describeError(error) }));
   }
 
@@ -267,6 +359,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
         const limits = mergeLimits(this.config.limits, params.limits);
         return this.#startTracked(backend, { ...params, limits });
       },
+      usage: async () => (await backend.usage?.()) ?? new Map(),
       degradedComponents: () => backend.degradedComponents(),
       shutdown: (graceMs) => backend.shutdown(graceMs),
       endNonPersistent: async (graceMs) => backend.endNonPersistent?.(graceMs),
@@ -281,14 +374,17 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
         `too many processes: this server may have ${maxServerProcesses} live processes at once; end one first, or raise --max-server-processes`,
       );
     }
+    const { ownerId = LOCAL_PRINCIPAL.id } = params;
+    const release = this.quotas.acquire(ownerId, "processes");
     this.#liveProcesses++;
     const beganAtMs = performance.now();
     try {
-      const started = await backend.start(params);
+      const started = await this.#startRecorded(backend, params);
       this.metrics?.processStarted(started, performance.now() - beganAtMs);
-      this.#countUntilEnded(started);
+      this.#countUntilEnded(started, release);
       return started;
     } catch (error) {
+      release();
       if (this.metrics) this.metrics.failedStarts++;
       throw error;
     } finally {
@@ -296,9 +392,26 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     }
   }
 
-  #countUntilEnded(process: HostProcess): void {
+  /** Starts a process and records the decisions of its network proxy. */
+  async #startRecorded(backend: HostBackend, params: StartParams): Promise<HostProcess> {
+    if (!params.networkProxy) return backend.start(params);
+    const network = new NetworkLog(Date.now);
+    const onNetworkDecision = (decision: NetworkDecision) => {
+      network.add(decision);
+      this.metrics?.networkDecided(decision);
+      params.onNetworkDecision?.(decision);
+    };
+    const started = await backend.start({ ...params, onNetworkDecision });
+    setNetworkLog(started, network);
+    return started;
+  }
+
+  #countUntilEnded(process: HostProcess, release: () => void): void {
     this.#liveProcesses++;
-    onceEnded(process, () => this.#liveProcesses--);
+    onceEnded(process, () => {
+      this.#liveProcesses--;
+      release();
+    });
   }
 
   async #callInProcess<M extends MethodName>(

@@ -2,11 +2,13 @@ import type { Clock } from "../async/clock.ts";
 import type { MemoryBudget } from "../async/memory-budget.ts";
 import type { SocketProvider } from "../connection/socket-provider.ts";
 import type { HostBackend } from "../exec/backend/host-backend.ts";
+import type { PrincipalMemories } from "../exec/log/principal-memory.ts";
 import type { FileSystem } from "../files/file-system.ts";
 import type { ByteStream } from "../forward/byte-stream.ts";
+import type { ForwardAddress } from "../forward/forward-address.ts";
 import type { HttpBodyDelta, HttpRequestParams, HttpResult } from "../protocol/http-schemas.ts";
 import type { EnvironmentInfo, ParamsOf, ResultOf } from "../protocol/methods.ts";
-import type { AuditLog } from "./observability/audit-log.ts";
+import type { AuditLog } from "./audit/audit-log.ts";
 import type { ServerMetrics } from "./observability/server-metrics.ts";
 import type { Tracing } from "./observability/tracing.ts";
 import type { FileMethod } from "./rpc/file-methods.ts";
@@ -29,6 +31,8 @@ export interface HostServices {
   clock?: Clock;
   /** Memory budget that the backend charges. The server charges its own memory to the same budget. */
   memory?: MemoryBudget;
+  /** Divides the memory between principals. Absent: each principal may use all of it. */
+  principalMemories?: PrincipalMemories | undefined;
   log?: ServerLog;
   /** Audit log. If absent, actions are not logged. */
   audit?: AuditLog | undefined;
@@ -47,14 +51,16 @@ export interface HostServices {
 export interface PeerAddress {
   /** Address and port of the peer: `127.0.0.1:5000`, or `::1:5000`. */
   peerName: string;
-  /** Local port, or 0 for a unix socket. */
-  localPort: number;
+  /** Local port; null for a Unix socket. */
+  localPort: number | null;
 }
 
 /** Provides access to files from inside the sandbox of a request. */
 export interface SandboxedFileServers {
   /** Rejects if the sandbox request cannot be enforced. Within a scope, each root keeps the directory of its first use. */
   forSandbox(request: unknown, scope: object): Promise<SandboxedFileSystem>;
+  /** Provides access to the files below these directories only, also through symbolic links. Rejects if it cannot. */
+  forRoots(roots: readonly string[], scope: object): Promise<SandboxedFileSystem>;
   close(): Promise<void>;
 }
 
@@ -77,11 +83,13 @@ export interface HttpRequestScope {
 /** TCP connections from and to this machine. */
 export interface ForwardService {
   /** Connects to a target. Rejects with the system error. */
-  connect(host: string, port: number, signal: AbortSignal): Promise<ByteStream>;
-  /** Listens on a port; 0 picks a free one. `peer` is the address of the connecting peer, such as `127.0.0.1:5000`. */
+  connect(address: ForwardAddress, signal: AbortSignal): Promise<ByteStream>;
+  /**
+   * Listens on a port, of which 0 picks a free one, or on a Unix socket. `peer` is the address of the connecting peer, such as
+   * `127.0.0.1:5000`; empty for a Unix socket.
+   */
   listen(
-    host: string,
-    port: number,
+    address: ForwardAddress,
     onStream: (stream: ByteStream, peer: string) => void,
   ): Promise<{ readonly port: number; close(): void }>;
   /** Returns the ports on which the process trees of these leaders listen. */

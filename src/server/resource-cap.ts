@@ -1,28 +1,27 @@
 import { once } from "../base/once.ts";
 import { invalidRequest } from "../protocol/errors.ts";
+import { type PrincipalQuotas, QUOTA_TEXTS, type QuotaName } from "./principal-quotas.ts";
 
-/** A limit on the number of resources of one kind, over all owners. */
+/** A limit on the number of resources of one kind, over all owners and per principal. */
 export class ResourceCap {
+  readonly #name: QuotaName;
   readonly #max: number;
-  /** Plural noun for error messages: `waits`. */
-  readonly #noun: string;
-  /** Remedy for the error message. */
-  readonly #hint: string;
+  readonly #quotas: PrincipalQuotas;
   #count = 0;
 
-  constructor(max: number, noun: string, hint: string) {
+  constructor(name: QuotaName, max: number, quotas: PrincipalQuotas) {
+    this.#name = name;
     this.#max = max;
-    this.#noun = noun;
-    this.#hint = hint;
+    this.#quotas = quotas;
   }
 
-  /** Returns a cap of `max` for one connection, within this cap. */
-  perConnection(max: number): { enter: () => () => void } {
+  /** Returns a cap of `max` for one connection of a principal, within this cap. */
+  perConnection(max: number, ownerId: string): { enter: () => () => void } {
     let count = 0;
     return {
       enter: () => {
         if (count + 1 > max) this.#refuse("this connection", max, 1);
-        const leave = this.acquire();
+        const leave = this.acquire(ownerId);
         count++;
         return once(() => {
           count--;
@@ -33,16 +32,19 @@ export class ResourceCap {
   }
 
   /** Acquires `count` resources and returns the function that releases them. Throws a RequestError at the limit. */
-  acquire(count = 1): () => void {
+  acquire(ownerId: string, count = 1): () => void {
     if (this.#count + count > this.#max) this.#refuse("this server", this.#max, count);
+    const leave = this.#quotas.acquire(ownerId, this.#name, count);
     this.#count += count;
     return once(() => {
       this.#count -= count;
+      leave();
     });
   }
 
   #refuse(owner: string, max: number, count: number): never {
+    const [noun, hint] = QUOTA_TEXTS[this.#name];
     const requested = count > 1 ? ` (${count} more requested)` : "";
-    throw invalidRequest(`too many ${this.#noun}: ${owner} may have ${max} at once${requested}; ${this.#hint}`);
+    throw invalidRequest(`too many ${noun}: ${owner} may have ${max} at once${requested}; ${hint}`);
   }
 }

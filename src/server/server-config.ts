@@ -1,4 +1,6 @@
 import type { ProcessLimits } from "../exec/backend/process-limits.ts";
+import type { RequiredSandbox } from "../exec/backend/sandbox-requirement.ts";
+import type { QuotaName } from "./principal-quotas.ts";
 
 /** Settings of a server. Durations are in milliseconds; the command line takes seconds. */
 export interface ServerConfig {
@@ -10,6 +12,10 @@ export interface ServerConfig {
   maxConnections: number;
   /** Maximum resources that all connections together may hold. */
   caps: ServerCaps;
+  /** Whether several principals may connect. Each may then use a quarter of each server limit by default. */
+  hasSeveralPrincipals: boolean;
+  /** Maximum resources that one principal may hold. Default: the server limit, or a quarter of it. */
+  quotas: { readonly [N in QuotaName | "memoryBytes"]?: number | undefined };
   /** Memory for all connections and processes together; see `MEMORY_SHARES`. */
   memoryBudgetBytes: number;
   /** Maximum message size. The server closes a connection that sends a larger one. */
@@ -22,10 +28,16 @@ export interface ServerConfig {
   shutdownGraceMs: number;
   allowDirectExec: boolean;
   allowPreparedExec: boolean;
+  /** Minimum sandbox of every process. Null: none. */
+  requireSandbox: RequiredSandbox | null;
   /** Behavior of a detached session whose retained output is full: pause its processes, or evict the oldest output. */
   onDetach: "pause" | "evict";
-  /** Targets that clients may use with `forward/*`: `loopback` and `HOST:PORT`. Null disables forwarding. */
+  /** Targets that clients may use with `forward/*`: `loopback`, `any`, `HOST:PORT`, `HOST:*` or a socket path. Null disables it. */
   allowForward: readonly string[] | null;
+  /** Network proxies send requests to private addresses to the upstream proxy too. Loopback stays direct. */
+  proxyPrivateIpsViaUpstream: boolean;
+  /** Credentials that clients may name: `NAME=DOMAIN:HEADER:file:PATH` or `NAME=DOMAIN:HEADER:env:VARIABLE`. */
+  credentials: readonly string[];
   /** Resource limits of every process. A client can only lower them. Default: unlimited. */
   limits: ProcessLimits;
 }
@@ -78,6 +90,8 @@ export const DEFAULT_SERVER_CONFIG: ServerConfig = {
   maxServerProcesses: 16_384,
   maxConnections: 4096,
   caps: DEFAULT_SERVER_CAPS,
+  hasSeveralPrincipals: false,
+  quotas: {},
   // All retained output and all snapshots at their limits, plus an eighth each for files and incoming messages.
   memoryBudgetBytes: 512 * 1024 * 1024,
   maxMessageBytes: 64 * 1024 * 1024,
@@ -86,8 +100,11 @@ export const DEFAULT_SERVER_CONFIG: ServerConfig = {
   shutdownGraceMs: 2_000,
   allowDirectExec: true,
   allowPreparedExec: true,
+  requireSandbox: null,
   onDetach: "pause",
   allowForward: null,
+  proxyPrivateIpsViaUpstream: false,
+  credentials: [],
   limits: {},
 };
 
@@ -150,7 +167,7 @@ export const MEMORY_SHARES = {
   /** Larger incomplete messages: 64 MiB, one of the maximum size. */
   largeMessages: 1 / 8,
   /** Responses until they are sent: files, blocks, listings, snapshots. */
-  answers: 1 / 2,
+  responses: 1 / 2,
   /** Bodies of `http/request` that are not streamed: 128 MiB, one of the maximum size. */
   httpBodies: 1 / 4,
 } as const;

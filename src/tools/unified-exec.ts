@@ -4,6 +4,7 @@ import { KeyedQueue } from "../async/keyed-queue.ts";
 import { TaskSet } from "../async/task-set.ts";
 import { DEFAULT_ENV_POLICY, filterSecrets } from "../exec/backend/secret-filter.ts";
 import { DEFAULT_TERMINAL_SIZE, type EnvPolicy, type ExecBackend, type TerminalSize } from "../exec/exec-process.ts";
+import { checkOptions } from "../exec/options/option-schema.ts";
 import { execCommandTool, executionContext } from "./calls/exec-command.ts";
 import { handoffToUserTool } from "./calls/handoff-to-user.ts";
 import { killSessionTool } from "./calls/kill-session.ts";
@@ -16,13 +17,14 @@ import { writeStdinTool } from "./calls/write-stdin.ts";
 import { errorAnswer } from "./calls/yield-call.ts";
 import { DEFAULT_YIELD_LIMITS, type YieldLimits } from "./calls/yield-window.ts";
 import { LOGIN_DEADLINE_MS, loginEnvironment } from "./login/login-environment-cache.ts";
+import { NetworkAnswers } from "./network/network-questions.ts";
 import { OneTimeNotice } from "./output/one-time-notice.ts";
 import { type ArchiveLimits, DEFAULT_ARCHIVE_LIMITS } from "./output/output-archive.ts";
 import { OutputArchiveStore } from "./output/output-archive-store.ts";
 import { MAX_OUTPUT_TOKENS } from "./output/token-budget.ts";
 import { ApprovalGate, type ApprovalPolicy } from "./policy/approval.ts";
 import { neverAsk } from "./policy/never-ask.ts";
-import { requireSupportedSandbox, type SandboxChoice } from "./policy/sandbox-choice.ts";
+import { requireSandboxForNetwork, requireSupportedSandbox, type SandboxChoice } from "./policy/sandbox-choice.ts";
 import { findExposure, noteWritableRoots, writableRootsOf } from "./policy/sandbox-exposure.ts";
 import { absoluteShell } from "./policy/shell-choice.ts";
 import type { ExecContext } from "./sessions/exec-context.ts";
@@ -31,6 +33,7 @@ import { ExecSessionManager } from "./sessions/exec-session-manager.ts";
 import { DEFAULT_SESSION_LIMITS, ExecSessionTable, type SessionLimits } from "./sessions/exec-session-table.ts";
 import { reopenNotice } from "./sessions/reopen-notice.ts";
 import type { Tool } from "./tool.ts";
+import { unifiedExecOptions } from "./unified-exec-options.ts";
 
 export interface UnifiedExecOptions {
   /** Starts the processes, locally or on a remote host. */
@@ -88,8 +91,10 @@ export interface UnifiedExec extends AsyncDisposable {
 
 /** Creates the command tools of a model on top of an ExecBackend. */
 export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
+  checkOptions("createUnifiedExec", options, unifiedExecOptions);
   const { sandbox = { type: "none" }, limits = {} } = options;
   requireSupportedSandbox(sandbox, options.hostSandboxes);
+  requireSandboxForNetwork(options.approval, sandbox);
   noteWritableRoots(options.backend, sandbox);
   const clock = options.clock ?? systemClock;
   const sessions = new ExecSessionTable({ ...DEFAULT_SESSION_LIMITS, ...limits });
@@ -101,6 +106,7 @@ export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
   const { env = {}, envPolicy = DEFAULT_ENV_POLICY } = options;
   const backend = options.envPolicy === undefined ? filterSecrets(options.backend) : options.backend;
   const ended = Promise.withResolvers<void>();
+  const gate = new ApprovalGate(options.approval ?? neverAsk());
   const newProcessId = () => `${options.processPrefix ?? "exec-"}${randomUUID()}`;
   const context: ExecContext = {
     backend,
@@ -137,7 +143,8 @@ export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
     ended: ended.promise,
     yieldLimits: { ...DEFAULT_YIELD_LIMITS, ...limits },
     maxOutputTokens: limits.maxOutputTokens ?? MAX_OUTPUT_TOKENS,
-    gate: new ApprovalGate(options.approval ?? neverAsk()),
+    gate,
+    networkAnswers: new NetworkAnswers(gate, options.onError ?? (() => undefined)),
     sessions,
     archives,
     tasks,

@@ -31,10 +31,10 @@ async function onTerminal(
   args: string[],
   body: (
     terminal: Awaited<ReturnType<ReturnType<typeof createLocalBackend>["start"]>>,
-    folder: string,
+    directory: string,
   ) => Promise<void>,
 ): Promise<void> {
-  const folder = await realpath(await mkdtemp(path.join(tmpdir(), "procwire-ask-")));
+  const directory = await realpath(await mkdtemp(path.join(tmpdir(), "procwire-ask-")));
   const mock = await startMockResponses(handler);
   await using backend = createLocalBackend();
   try {
@@ -49,20 +49,20 @@ async function onTerminal(
         ...args,
         "do it",
       ],
-      cwd: folder,
+      cwd: directory,
       env: {
         PATH: process.env.PATH ?? "",
-        HOME: folder,
+        HOME: directory,
         OPENAI_BASE_URL: mock.url,
         OPENAI_API_KEY: "sk-x",
       },
       tty: true,
       timeoutMs: 120_000,
     });
-    await body(terminal, folder);
+    await body(terminal, directory);
   } finally {
     await mock.close();
-    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
+    await rm(directory, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 
@@ -71,10 +71,10 @@ const type = (text: string) => new TextEncoder().encode(text);
 test("on a terminal, the user sees the command and decides", { timeout: 600_000 }, async () => {
   const planted = { cmd: "touch one", shell: "./bash", justification: "harmless\x1b[2J\x1b[1;1H\u202e" };
   const calls = [planted, { cmd: "touch two\r\n: \x9b1A" }, { cmd: "touch two\r\n: \x9b1A" }];
-  await onTerminal(runs(...calls), [], async (terminal, folder) => {
+  await onTerminal(runs(...calls), [], async (terminal, directory) => {
     const first = await waitFor(terminal, /says: (.*)[\s\S]*run by (.*)\r\n.*n = no: /);
     assert.match(first.groups[0] ?? "", /^harmless\\x1b\[2J\\x1b\[1;1H\\u202e\r?$/);
-    assert.equal(first.groups[1], `${folder}/bash -lc (NOT the usual shell)`);
+    assert.equal(first.groups[1], `${directory}/bash -lc (NOT the usual shell)`);
     await terminal.write(type("n\r"));
     const second = await waitFor(terminal, / {2}\$ (.*)\r\n {2}> (.*)\r\n {2}in .*\r\n.*\r\n.*n = no: /, {
       afterSeq: first.seq,
@@ -85,7 +85,10 @@ test("on a terminal, the user sees the command and decides", { timeout: 600_000 
     const { terminal: shown } = await terminal.snapshot();
     const text = new TextDecoder().decode(shown);
     assert.equal(exitCode, 0, text);
-    assert.deepEqual([existsSync(path.join(folder, "one")), existsSync(path.join(folder, "two\r"))], [false, true]);
+    assert.deepEqual(
+      [existsSync(path.join(directory, "one")), existsSync(path.join(directory, "two\r"))],
+      [false, true],
+    );
     assert.match(text, /exec_command refused: the user rejected it/);
     assert.equal(text.match(/run by/g)?.length, 2, "the third is remembered");
     // No control character of the model is interpreted, neither in the question nor in its commands as shown.
@@ -99,12 +102,12 @@ test("rules decide first, and the user decides about the rest", { timeout: 600_0
   const rule = (name: string, decision: string) => `[[rule]]\nprefix = ["${name}"]\ndecision = "${decision}"\n`;
   try {
     await writeFile(rules, rule("echo", "allow") + rule("rm", "refuse"));
-    await onTerminal(runs(...calls), ["--rules", rules], async (terminal, folder) => {
+    await onTerminal(runs(...calls), ["--rules", rules], async (terminal, directory) => {
       const { text } = await waitFor(terminal, /\$ .*\r\n[\s\S]*n = no: /);
       assert.match(text, /^\$ touch asked\r\n/);
       await terminal.write(type("y\r"));
       assert.equal((await terminal.wait()).exitCode, 0);
-      assert.ok(existsSync(path.join(folder, "asked")));
+      assert.ok(existsSync(path.join(directory, "asked")));
     });
   } finally {
     await rm(path.dirname(rules), { recursive: true, force: true, maxRetries: 10 });
@@ -150,7 +153,7 @@ test("text typed before a prompt answers neither that prompt nor a later one", {
     await typed.promise;
     return wanted(request);
   };
-  await onTerminal(handler, [], async (terminal, folder) => {
+  await onTerminal(handler, [], async (terminal, directory) => {
     await waitFor(terminal, /do it/);
     // Whole lines, and the beginning of one.
     await terminal.write(type("y\ry\r"));
@@ -164,7 +167,7 @@ test("text typed before a prompt answers neither that prompt nor a later one", {
     const second = await waitFor(terminal, /\$ touch two[\s\S]*n = no: /, { afterSeq: first.seq });
     await terminal.write(type("no\r"));
     assert.equal((await terminal.wait()).exitCode, 0);
-    const made = ["one", "two"].filter((name) => existsSync(path.join(folder, name)));
+    const made = ["one", "two"].filter((name) => existsSync(path.join(directory, name)));
     assert.deepEqual(made, [], second.text);
   });
 });

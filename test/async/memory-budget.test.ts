@@ -133,3 +133,54 @@ test("counts exactly the bytes of all kinds, and ends all waits", async () => {
     { numRuns: 300 },
   );
 });
+
+test("reclaims by the value of the memory, not by the order of registration", () => {
+  const budget = new MemoryBudget(100);
+  const order: string[] = [];
+  for (const kind of ["detachedSessions", "liveProcesses", "caches", "closedProcesses"] as const)
+    budget.addReclaimer(kind, () => order.push(kind));
+  budget.charge(101);
+  assert.deepEqual(order, ["closedProcesses", "caches", "liveProcesses", "detachedSessions"]);
+  assert.equal(budget.isFull, true);
+});
+
+test("a lowered limit reclaims at once, and a raised limit admits waiting requests", () => {
+  const budget = new MemoryBudget(100);
+  budget.addReclaimer("caches", (bytes) => budget.release(bytes));
+  budget.charge(80);
+  budget.setLimit(40);
+  assert.deepEqual([budget.bytes, budget.isFull, budget.isLowered], [35, false, true]);
+  let admitted = 0;
+  budget.waitForBytes(20, () => admitted++);
+  assert.equal(admitted, 0);
+  budget.setLimit(60);
+  assert.deepEqual([admitted, budget.isLowered], [1, true]);
+  budget.setLimit(500);
+  assert.deepEqual([budget.limitBytes, budget.isLowered], [100, false]);
+});
+
+test("closed logs are evicted before snapshots, and snapshots before live logs", () => {
+  const budget = new MemoryBudget(1000);
+  const order = new Set<string>();
+  const log = (name: string, isClosed: boolean, owner: RetentionBudget) => {
+    const evictable = {
+      retainedBytes: 100,
+      isClosed,
+      evictTo: (bytes: number) => {
+        if (evictable.retainedBytes <= bytes) return;
+        order.add(name);
+        owner.shrink(evictable.retainedBytes - bytes);
+        evictable.retainedBytes = bytes;
+      },
+    };
+    owner.join(evictable);
+    owner.grow(100);
+  };
+  const logs = new RetentionBudget(500, budget);
+  const snapshots = new RetentionBudget(500, budget, "caches");
+  log("live log", false, logs);
+  log("snapshot", false, snapshots);
+  log("closed log", true, logs);
+  budget.setLimit(50);
+  assert.deepEqual([...order], ["closed log", "snapshot", "live log"]);
+});

@@ -65,7 +65,7 @@ for (const [way, ms] of [
     test("reconnects a client until its deadline, and no longer", async () => {
       const clock = new ManualClock();
       const remaining: number[] = [];
-      const policy = { deadlineMs: 1000, firstDelayMs: 100, maxDelayMs: 100 };
+      const policy = { deadlineMs: 1000, firstDelayMs: 100, maxDelayMs: 100, newSession: true };
       const attempt = async (remainingMs: number) => {
         remaining.push(remainingMs);
         throw new Error("not yet");

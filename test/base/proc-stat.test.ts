@@ -15,7 +15,10 @@ describe("parseProcStat", () => {
       session: 4190,
       userTicks: 17,
       systemTicks: 5,
+      childUserTicks: 2,
+      childSystemTicks: 1,
       startTime: 88123,
+      residentPages: 700,
     });
   });
 

@@ -3,12 +3,19 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { type BrowserContext, chromium, type Page } from "playwright-core";
+import { type BrowserContext, chromium, type Locator, type Page } from "playwright-core";
 import { ServeChild } from "../support/servers/serve.ts";
 
 const CHROMIUM = "/usr/bin/chromium";
 /** The directory for the screenshots of a run. */
 const SCREENSHOTS_DIRECTORY = "test-results";
+
+/** Viewports of a desktop, a tablet and a phone. */
+export const SIZES = [
+  { width: 1280, height: 800 },
+  { width: 900, height: 800 },
+  { width: 390, height: 844 },
+] as const;
 
 /** Chromium requires --no-sandbox as root. The other flags disable its own network requests. */
 const FLAGS = [
@@ -21,13 +28,13 @@ const FLAGS = [
   "--disable-sync",
 ];
 
-export async function openBrowser() {
+export async function openBrowser(...flags: string[]) {
   if (!existsSync(CHROMIUM)) throw new Error(`${CHROMIUM} is missing; \`npm run setup:debian\` installs it`);
   const profile = mkdtempSync(join(tmpdir(), "procwire-browser-"));
   const browser = await chromium.launchPersistentContext(profile, {
     executablePath: CHROMIUM,
     headless: true,
-    args: FLAGS,
+    args: [...FLAGS, ...flags],
     viewport: { width: 1100, height: 700 },
   });
   return {
@@ -40,8 +47,14 @@ export async function openBrowser() {
 }
 
 /** Starts a real server with its console. Returns it with the console's URL for a user. */
-export async function serveConsole(...args: string[]) {
-  const server = await new ServeChild(["--listen", "ws://127.0.0.1:0", "--web", "--metrics", ...args]).listening();
+export function serveConsole(...args: string[]) {
+  return serveConsoleIn({}, ...args);
+}
+
+/** Like `serveConsole`, with these environment variables. */
+export async function serveConsoleIn(env: Record<string, string>, ...args: string[]) {
+  const all = ["--listen", "ws://127.0.0.1:0", "--web", "--metrics", ...args];
+  const server = await new ServeChild(all, { env }).listening();
   return { server, loginUrl: loginUrlOf(server) };
 }
 
@@ -61,17 +74,35 @@ export async function signedIn(browser: BrowserContext, loginUrl: string): Promi
   });
   page.on("pageerror", (error) => problems.push(String(error)));
   await page.goto(loginUrl);
-  await page.getByRole("link", { name: "Processes" }).waitFor();
+  await sectionLink(page, "Processes").waitFor();
   return { page, problems };
+}
+
+/** Returns the link to a section in the header; breadcrumbs contain links of the same name. */
+export function sectionLink(page: Page, name: "Processes" | "Jobs" | "Server"): Locator {
+  return page.getByRole("navigation", { name: "Sections" }).getByRole("link", { name });
 }
 
 /** Starts a command, or a shell, with the form of the console. Resolves on the page of the process. */
 export async function startOnPage(page: Page, command: string): Promise<string> {
-  await page.getByRole("link", { name: "Processes" }).click();
+  await sectionLink(page, "Processes").click();
   await page.getByLabel("Command (empty: a shell)").fill(command);
   await page.getByRole("button", { name: "Start" }).click();
-  await page.getByRole("button", { name: "Take over" }).waitFor();
+  // The page drives a process that it has started.
+  await page.getByRole("button", { name: "Hand back" }).waitFor();
   return new URL(page.url()).hash.split("/").at(-1) ?? "";
+}
+
+/** Selects an action in the menu of the process page. */
+export async function selectAction(page: Page, name: string): Promise<void> {
+  await page.getByRole("button", { name: "More actions" }).click();
+  await page.getByRole("menuitem", { name }).click();
+}
+
+/** Ends the process with the dialog of the process page. */
+export async function endProcess(page: Page, how: "Terminate" | "Kill now"): Promise<void> {
+  await page.getByRole("button", { name: "Kill", exact: true }).click();
+  await page.getByRole("button", { name: how }).click();
 }
 
 /** Returns the lines of the terminal as a screen reader receives them. */
@@ -95,6 +126,23 @@ export async function assertNoAxeFaults(page: Page, what: string): Promise<void>
     assert.deepEqual(faults, [], `${what}, ${colorScheme}`);
   }
   await page.emulateMedia({ colorScheme: null });
+}
+
+/** Asserts that the page is not wider than the viewport. */
+export async function assertNoHorizontalScrolling(page: Page): Promise<void> {
+  const widest = await page.evaluate(`(() => {
+    const { scrollWidth } = document.documentElement;
+    return scrollWidth > innerWidth ? scrollWidth : 0;
+  })()`);
+  assert.equal(widest, 0, `the page ${page.url()} is wider than ${page.viewportSize()?.width} px`);
+}
+
+/** Asserts that only parts of the page scroll: the header of the console stays in place. */
+export async function assertDocumentFits(page: Page): Promise<void> {
+  const [height, available] = await page.evaluate<[number, number]>(
+    "[document.documentElement.scrollHeight, innerHeight]",
+  );
+  assert.equal(height, available, `the height of the document of ${page.url()} at ${page.viewportSize()?.width} px`);
 }
 
 export async function keepScreenshot(page: Page, name: string): Promise<void> {

@@ -7,7 +7,7 @@ import { gzipSync } from "node:zlib";
 import { consoleAssetsPath } from "../../src/host/console-assets.ts";
 import { ServeChild } from "../support/servers/serve.ts";
 import { until } from "../support/system/until.ts";
-import { loginUrlOf, openBrowser, screenText, serveConsole, signedIn, startOnPage } from "./browser.ts";
+import { loginUrlOf, openBrowser, screenText, sectionLink, serveConsole, signedIn, startOnPage } from "./browser.ts";
 
 /** Maximum gzipped size of the whole console. */
 const MAX_GZIPPED_BYTES = 450 * 1024;
@@ -38,9 +38,10 @@ describe("the console's page", { timeout: 600_000 }, () => {
     opened.browser.on("request", (request) => requested.add(new URL(request.url()).origin));
     const { page, problems } = await signedIn(opened.browser, loginUrl);
     await startOnPage(page, "echo http://elsewhere.invalid/; sleep 100");
-    await page.getByRole("link", { name: "Jobs" }).click();
+    await sectionLink(page, "Jobs").click();
     await page.getByText("No jobs").waitFor();
-    await page.getByRole("link", { name: "Server" }).click();
+    await sectionLink(page, "Server").click();
+    await page.getByText("Raw metrics", { exact: true }).click();
     await page.getByRole("cell", { name: "procwire_processes", exact: true }).waitFor();
     assert.deepEqual([...requested], [new URL(loginUrl).origin]);
     // The list also contains violations of the content security policy.
@@ -75,7 +76,7 @@ describe("the console's page", { timeout: 600_000 }, () => {
       cwd: join(import.meta.dirname, "../.."),
     }).listening();
     const { page } = await signedIn(opened.browser, loginUrlOf(server));
-    await page.getByRole("link", { name: "Server" }).click();
+    await sectionLink(page, "Server").click();
     await page.getByRole("heading", { name: "Degraded" }).waitFor();
     await page.getByText(/^no watchdog: processes may outlive this server/).waitFor();
     await page.close();

@@ -1,13 +1,15 @@
 /** A user takes over the terminal of a model in the page, types a password, and hands the terminal back. */
+
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import { secretPath } from "../support/auth/secret-file.ts";
 import { answer, functionCall, says, startMockResponses, toolOutputs } from "../support/models/mock-responses.ts";
 import { startCli } from "../support/servers/run-cli.ts";
 import { scratchDirectory } from "../support/servers/serve.ts";
 import { until } from "../support/system/until.ts";
-import { openBrowser, screenText, serveConsole, signedIn } from "./browser.ts";
+import { openBrowser, screenText, selectAction, serveConsole, signedIn } from "./browser.ts";
 
 const PASSWORD = "correct-horse-battery";
 /** Prompts for a password as many programs do, and prints only its length. */
@@ -24,7 +26,7 @@ describe("a model's terminal in the console", { timeout: 600_000 }, () => {
 
   test("waits for a password, is driven by the user and returned, and the password is stored nowhere", async () => {
     using scratch = scratchDirectory();
-    const audit = join(scratch.path, "audit.jsonl");
+    const audit = secretPath(scratch.path, "audit.jsonl");
     const { server, loginUrl } = await serveConsole("--audit", audit);
     await using _ = server;
     const mock = await startMockResponses(({ body }) => {
@@ -54,15 +56,12 @@ describe("a model's terminal in the console", { timeout: 600_000 }, () => {
       await until("the length of the password", async () =>
         (await screenText(page)).includes(`length ${PASSWORD.length}`),
       );
-      await page.getByText("Input history").click();
+      await page.getByRole("button", { name: "Input history" }).click();
       await page
         .getByRole("row", { name: /driver.*not echoed/ })
         .first()
         .waitFor();
-      const [recording] = await Promise.all([
-        page.waitForEvent("download"),
-        page.getByRole("button", { name: "Download recording" }).click(),
-      ]);
+      const [recording] = await Promise.all([page.waitForEvent("download"), selectAction(page, "Download recording")]);
       const shown = [await page.content(), readFileSync(await recording.path(), "utf8"), await screenText(page)];
       await page.getByRole("button", { name: "Hand back" }).click();
       const { code, stdout, stderr } = await run.ended;

@@ -9,7 +9,7 @@ import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { readRetainedOutput } from "../../src/client/process/retained-output.ts";
 import { CuttingProxy } from "../support/faults/cutting-proxy.ts";
 import { until } from "../support/system/until.ts";
-import { openBrowser, screenText, serveConsole, signedIn, startOnPage } from "./browser.ts";
+import { openBrowser, screenText, selectAction, serveConsole, signedIn } from "./browser.ts";
 
 /** Loaded with `require`, because its types need a browser. */
 const graphemes: { UnicodeGraphemesAddon: new () => ITerminalAddon } = createRequire(import.meta.url)(
@@ -18,7 +18,7 @@ const graphemes: { UnicodeGraphemesAddon: new () => ITerminalAddon } = createReq
 
 type Screen = InstanceType<typeof headless.Terminal>;
 
-/** Initial terminal size of the page. */
+/** Terminal size of the processes. */
 const SIZE = { rows: 24, cols: 80 };
 const SCROLLBACK_LINES = 10_000;
 
@@ -40,13 +40,13 @@ describe("the console's terminal", { timeout: 600_000 }, () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page, problems } = await signedIn(opened.browser, loginUrl);
-    const handle = await startOnPage(page, `${printLines(1_500_000)}; exec sleep 1000`);
+    const handle = await watch(page, server.url, `${printLines(500_000)}; exec sleep 1000`);
     await until("the flood", async () => /line \d{4}/.test(await screenText(page)));
     for (let reloads = 0; reloads < 2; reloads++) {
       await page.reload();
       await page.getByRole("button", { name: "Take over" }).waitFor();
     }
-    await until("the end of the output", async () => /line 1500000 /.test(await screenText(page)));
+    await until("the end of the output", async () => /line 500000 /.test(await screenText(page)));
     const shown = await screenOf(page);
     const expected = await screenFromLog(server.url, handle);
     assertSameCells(visibleCells(shown), visibleCells(expected));
@@ -63,9 +63,8 @@ describe("the console's terminal", { timeout: 600_000 }, () => {
     // Nearly as much as the event log retains, in several chunks. The process waits for a line of input before each.
     const part = printLines(1_500);
     const script = `stty -echo; for part in 1 2 3 4; do ${part}; echo part $part; read -r _; done; exec sleep 1000`;
-    const handle = await startOnPage(page, script);
+    const handle = await watch(page, server.url, script);
     await using client = await NodeExecServerClient.connectWebSocket({ url: server.url });
-    // Attaches without a size: the terminal keeps the size that the page has set.
     await using driver = await client.attach(handle, { role: "driver" });
     for (let round = 1; ; round++) {
       await until(`part ${round}`, async () => new RegExp(`^part ${round}$`, "m").test(await screenText(page)));
@@ -75,12 +74,33 @@ describe("the console's terminal", { timeout: 600_000 }, () => {
       if (round === 2) await page.reload();
       else proxy.cut();
     }
-    const shown = await screenOf(page);
-    const expected = await screenFromLog(server.url, handle);
-    assertSameCells(allCells(shown), allCells(expected));
+    // After a reload, the page has only the screen and later output.
+    await selectAction(page, "Load earlier output");
+    const expected = allCells(await screenFromLog(server.url, handle));
+    await until("the earlier output", async () => allCells(await screenOf(page)).length === expected.length);
+    assertSameCells(allCells(await screenOf(page)), expected);
     await page.close();
   });
 });
+
+/** Starts a script on a terminal of the reference size, and opens its page as viewer. */
+async function watch(page: Page, url: string, script: string): Promise<string> {
+  await using client = await NodeExecServerClient.connectWebSocket({ url });
+  const process = await client.start({
+    processId: "watched",
+    argv: ["/bin/sh", "-c", script],
+    cwd: "/",
+    env: { PATH: "/usr/bin:/bin", LANG: "C.UTF-8" },
+    tty: true,
+    size: SIZE,
+    lifetime: "server",
+  });
+  const handle = process.handle ?? "";
+  await process.detach();
+  await page.goto(`${new URL(page.url()).origin}/#/process/${handle}`);
+  await page.getByRole("button", { name: "Take over" }).waitFor();
+  return handle;
+}
 
 /** Reports only the first line that differs. */
 function assertSameCells(shown: readonly string[], expected: readonly string[]): void {
@@ -91,10 +111,7 @@ function assertSameCells(shown: readonly string[], expected: readonly string[]):
 
 /** A reference terminal that receives the same bytes as the page's terminal. */
 async function screenOf(page: Page): Promise<Screen> {
-  const [file] = await Promise.all([
-    page.waitForEvent("download"),
-    page.getByRole("button", { name: "Download screen" }).click(),
-  ]);
+  const [file] = await Promise.all([page.waitForEvent("download"), selectAction(page, "Download screen")]);
   return screenWith([readFileSync(await file.path())]);
 }
 

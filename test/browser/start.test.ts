@@ -4,7 +4,7 @@ import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { ServeChild, scratchDirectory } from "../support/servers/serve.ts";
 import { until } from "../support/system/until.ts";
-import { openBrowser, screenText, signedIn, startOnPage } from "./browser.ts";
+import { openBrowser, screenText, sectionLink, signedIn, startOnPage } from "./browser.ts";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 
@@ -37,7 +37,7 @@ describe("npm start", { timeout: 600_000 }, () => {
     const { page: console, problems } = await signedIn(opened.browser, url);
     await startOnPage(console, "echo it''works; sleep 100");
     await until("a terminal", async () => /^itworks$/m.test(await screenText(console)));
-    await console.getByRole("link", { name: "Jobs" }).click();
+    await sectionLink(console, "Jobs").click();
     await console.getByText("No jobs").waitFor();
     assert.deepEqual(problems, []);
     await console.close();

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, mkdtempDisposable, readFile, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -305,8 +306,32 @@ suite("procwire exec", { concurrency: 3 }, () => {
       async ({ exec }) => {
         const [turns, tokens] = await Promise.all([exec(["--max-turns", "2", "go"]), exec(["--budget", "5", "go"])]);
         assert.deepEqual([turns.code, tokens.code], [1, 1]);
-        assert.match(turns.stderr, /the turn did not end within 2 model calls/);
+        assert.match(turns.stderr, /the turn did not end within 2 model calls; --max-turns N raises the limit/);
         assert.match(tokens.stderr, /the budget of 5 tokens is used up \(6\)/);
+      },
+    );
+  });
+
+  test("a turn is limited to 250 model responses by default", () => {
+    // A child process, because the parser reads a stdin that is a pipe.
+    const options = new URL("../../src/cli/options/agent/exec-options.ts", import.meta.url);
+    const script = `import { parseExecOptions } from "${options}";
+      console.log(parseExecOptions(["go"]).maxTurns, parseExecOptions(["go", "--max-turns", "1000"]).maxTurns);`;
+    const args = ["--input-type=module", "-e", script];
+    const printed = execFileSync(process.execPath, args, { encoding: "utf8", stdio: ["ignore", "pipe", "inherit"] });
+    assert.equal(printed, "250 1000\n");
+  });
+
+  test("each unknown tool that the model calls is reported once", async () => {
+    await withExec(
+      () => answer(functionCall("c", "teleport", {}), functionCall("d", "fly", {})),
+      async ({ exec }) => {
+        const { code, stderr } = await exec(["--max-turns", "3", "go"]);
+        assert.equal(code, 1);
+        assert.deepEqual(stderr.match(/^warning: the model called an unknown tool: .*$/gm), [
+          "warning: the model called an unknown tool: teleport",
+          "warning: the model called an unknown tool: fly",
+        ]);
       },
     );
   });

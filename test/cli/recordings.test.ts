@@ -3,11 +3,11 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
-import { CastWriter, readCast } from "../../src/client/recording/asciicast.ts";
+import { readCast } from "../../src/client/recording/cast-reader.ts";
 import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
 import { createLocalBackend } from "../../src/host/create-local-backend.ts";
 import { loadAddon } from "../../src/native/addon.ts";
@@ -15,6 +15,7 @@ import { startServer } from "../contract/backends.ts";
 import { ENTRY } from "../support/servers/run-cli.ts";
 import { scratchDirectory } from "../support/servers/serve.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
+import { until } from "../support/system/until.ts";
 
 const TIMEOUT = { timeout: 600_000 };
 const scratch = scratchDirectory();
@@ -62,6 +63,51 @@ describe("procwire record", TIMEOUT, () => {
     assert.equal((await cli("replay", "--speed", "1000", path)).stdout, "häppy\r\ntwo\r\n");
   });
 
+  test("records a running process with --attach, from its screen on, until it exits or SIGINT", {
+    skip: needsTerminals,
+  }, async () => {
+    const server = await startServer("ws://127.0.0.1:0");
+    try {
+      await using client = await NodeExecServerClient.connectWebSocket({ url: server.url });
+      const script = "stty -echo; printf 'shown\\n'; while read x && [ $x != end ]; do echo got $x; done; exit 4";
+      const size = { rows: 30, cols: 90 };
+      const child = await client.start({
+        ...{ processId: "p", argv: ["sh", "-c", script], cwd: "/", env: { PATH: "/usr/bin:/bin" }, tty: true, size },
+      });
+      await waitFor(child, "shown");
+      const record = (name: string) =>
+        spawn(
+          process.execPath,
+          [ENTRY, "record", "--connect", server.url, "--attach", child.handle ?? "", file(name)],
+          {
+            stdio: ["ignore", "ignore", "pipe"],
+          },
+        );
+      const written = (name: string) => (existsSync(file(name)) ? readFileSync(file(name), "utf8") : "");
+      const [interrupted, whole] = [record("interrupted.cast"), record("whole.cast")];
+      const codes = [interrupted, whole].map((one) => once(one, "close"));
+      const names = ["interrupted.cast", "whole.cast"];
+      await until("both recordings of the screen", () => names.every((name) => written(name).includes("shown")));
+      await child.write("one\n");
+      await until("the output in both", () => names.every((name) => written(name).includes("got one")));
+      interrupted.kill("SIGINT");
+      assert.deepEqual(await codes[0], [0, null]);
+      await child.write("two\nend\n");
+      assert.deepEqual(await codes[1], [4, null]);
+      const [short, long] = names.map((name) => readCast(written(name)));
+      assert.ok(short && long);
+      assert.doesNotMatch(shownIn(short), /got two/);
+      assert.match(shownIn(long), /shown.*got one\r\n.*got two\r\n/s);
+      assert.deepEqual([long.events.at(-1)?.code, long.events.at(-1)?.data], ["x", "4"]);
+      assert.deepEqual(JSON.parse(written("whole.cast").split("\n")[0] ?? "").term, { cols: 90, rows: 30 });
+      const exited = await cli("record", "--connect", server.url, "--attach", child.handle ?? "", file("late.cast"));
+      assert.match(exited.stderr, /the process has exited; `procwire export` writes its retained output/);
+      assert.ok(exited.code !== 0 && !existsSync(file("late.cast")));
+    } finally {
+      await server.stop();
+    }
+  });
+
   test("contains typed input only with --input, and never input that is not echoed", {
     skip: needsTerminals,
   }, async () => {
@@ -97,6 +143,31 @@ describe("procwire record", TIMEOUT, () => {
       assert.match(shownIn(cast), /willow/);
       assert.doesNotMatch(readFileSync(path, "utf8"), /hunter2/);
     }
+  });
+
+  test("contains input that was typed before the command started", { skip: needsTerminals }, async () => {
+    await using backend = createLocalBackend();
+    const path = file("early.cast");
+    const terminal = await backend.start({
+      processId: "early",
+      argv: [process.execPath, ENTRY, "record", "--input", path, "--", "sh", "-c", "read n; echo got $n"],
+      cwd: "/",
+      env: { PATH: process.env.PATH ?? "" },
+      tty: true,
+    });
+    await terminal.write(Buffer.from("willow\r"));
+    await terminal.wait({ timeoutMs: 60_000 });
+    const cast = readCast(readFileSync(path, "utf8"));
+    const typed = cast.events.filter(({ code }) => code === "i").map(({ data }) => data);
+    assert.match(typed.join(""), /^willow[\r\n]$/);
+    assert.match(shownIn(cast), /got willow/);
+  });
+
+  test("creates no file if the command cannot be started", async () => {
+    const path = file("not-started.cast");
+    const lost = await cli("record", path, "--connect", "ws://127.0.0.1:1", "--", "true");
+    assert.notEqual(lost.code, 0);
+    assert.equal(existsSync(path), false, lost.stderr);
   });
 
   test("requires a file and a command", async () => {
@@ -248,51 +319,37 @@ describe("procwire export --input", TIMEOUT, () => {
   });
 });
 
-describe("asciicast", () => {
-  test("has times since the start in version 2, and since the previous event in version 3", () => {
-    const two = '{"version":2,"width":90,"height":30}\n[0.5,"o","a"]\n[0.75,"o","b"]\n';
-    const three = '{"version":3,"term":{"cols":90,"rows":30}}\n# a comment\n[0.5,"o","a"]\n[0.25,"o","b"]\n';
-    assert.deepEqual(readCast(two), readCast(three));
+describe("procwire record and replay", TIMEOUT, () => {
+  test("refuse to overwrite a recording without --force, and write version 2 with --format", {
+    skip: needsTerminals,
+  }, async () => {
+    const path = file("once.cast");
+    writeFileSync(path, "precious");
+    const refused = await cli("record", path, "--", "echo", "lost");
     assert.deepEqual(
-      readCast(two).events.map(({ atMs }) => atMs),
-      [500, 750],
+      [refused.code, refused.stderr, readFileSync(path, "utf8")],
+      [1, `procwire record: record ${path}: the file exists; --force overwrites it\n`, "precious"],
     );
-    assert.deepEqual(readCast(two).size, { rows: 30, cols: 90 });
+    const forced = await cli("record", "--force", "--format", "asciicast-v2", path, "--", "echo", "two");
+    assert.equal(forced.code, 0, forced.stderr);
+    const { version, size, events } = readCast(readFileSync(path));
+    assert.deepEqual([version, size, events.map(({ data }) => data).join("")], [2, { rows: 24, cols: 80 }, "two\r\n"]);
+    assert.equal((await cli("record", "/dev/null", "--", "true")).code, 0);
+    const wrong = await cli("record", "--format", "gif", file("x.gif"), "--", "true");
+    assert.deepEqual([wrong.code, /unknown --format `gif`; expected asciicast-v2/.test(wrong.stderr)], [2, true]);
   });
 
-  test("parses to the events that were written, even if a character was split between chunks", () => {
-    const lines: string[] = [];
-    const size = { rows: 3, cols: 4 };
-    const writer = new CastWriter({ size, startedAtMs: 5000, command: "x" }, (line) => lines.push(line));
-    const euro = Buffer.from("€");
-    writer.output(10, euro.subarray(0, 1));
-    writer.output(20, euro.subarray(1));
-    writer.resized(30, { rows: 5, cols: 6 });
-    writer.output(40, Buffer.from("\x1b[2J\xff", "latin1"));
-    writer.exited(50, 9);
-    assert.deepEqual(readCast(lines.join("")), {
-      size,
-      events: [
-        { atMs: 20, code: "o", data: "€" },
-        { atMs: 30, code: "r", data: "6x5" },
-        { atMs: 40, code: "o", data: "\x1b[2J\ufffd" },
-        { atMs: 50, code: "x", data: "9" },
-      ],
-    });
-  });
-
-  test("is rejected with the reason if it is invalid", async () => {
-    for (const [text, problem] of [
-      ["", /line 1 is not JSON/],
-      ['{"version":1}', /not a header of version 2 or 3/],
-      ['{"version":3}', /does not give the size of the terminal/],
-      ['{"version":2,"width":1,"height":1}\n[1,"o"]', /line 2 is not \[time, code, data\]/],
-    ] as const)
-      assert.throws(() => readCast(text), problem);
-    const path = file("broken.cast");
+  test("play the complete events of a truncated recording, and reject another file", async () => {
+    const path = file("truncated.cast");
+    writeFileSync(path, '{"version":3,"term":{"cols":9,"rows":3}}\n[0,"o","one "]\n[0,"o","two"]\n[0.1,"o","thr');
+    const { code, stdout, stderr } = await cli("replay", path);
+    assert.deepEqual(
+      [code, stdout, stderr],
+      [0, "one two", `procwire replay: ${path} is truncated; playing the 2 complete events\n`],
+    );
     writeFileSync(path, "nothing");
-    const { code, stderr } = await cli("replay", path);
-    assert.deepEqual([code, stderr], [1, "procwire replay: not an asciicast: line 1 is not JSON\n"]);
+    const rejected = await cli("replay", path);
+    assert.deepEqual([rejected.code, rejected.stderr], [1, "procwire replay: not an asciicast: line 1 is not JSON\n"]);
   });
 });
 
@@ -305,7 +362,7 @@ describe("procwire doctor", TIMEOUT, () => {
       .map((line) => JSON.parse(line) as { name: string; works: boolean; fix?: string });
     assert.deepEqual(
       findings.map(({ name }) => name),
-      ["node", "addon", "terminals", "watchdog", "bubblewrap", "cgroup memory", "cgroup pids"],
+      ["node", "addon", "terminals", "watchdog", "bubblewrap", "landlock", "cgroup memory", "cgroup pids"],
     );
     for (const { name, works, fix } of findings) assert.equal(fix === undefined, works, name);
     const has = (name: string) => findings.find((one) => one.name === name)?.works;

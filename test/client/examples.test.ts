@@ -10,11 +10,12 @@ import type { ListeningServer } from "../../src/server/listen/websocket-gateway.
 import { FaultProxy } from "../support/faults/fault-proxy.ts";
 
 const runFile = promisify(execFile);
+const FROM_SOURCE = fileURLToPath(new URL("../support/system/procwire-from-source.mjs", import.meta.url));
 
 /** Runs an example and returns its output. */
 function example(name: string, ...args: string[]) {
-  const file = fileURLToPath(new URL(`../../examples/${name}.ts`, import.meta.url));
-  return runFile(process.execPath, [file, ...args]);
+  const file = fileURLToPath(new URL(`../../examples/${name}.mjs`, import.meta.url));
+  return runFile(process.execPath, [`--import=${FROM_SOURCE}`, file, ...args]);
 }
 
 describe("examples", { timeout: 600_000 }, () => {

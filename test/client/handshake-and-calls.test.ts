@@ -8,13 +8,10 @@ import { encodeBase64 } from "../../src/protocol/base64.ts";
 import { RequestError } from "../../src/protocol/errors.ts";
 import { ExecServerError } from "../../src/protocol/exec-server-error.ts";
 import { ManualClock } from "../support/manual-clock.ts";
+import { runPromiseReactions } from "../support/system/promise-reactions.ts";
 import { NO_ANSWER, ScriptedServer } from "./scripted-server.ts";
 
 const START: StartParams = { processId: "p", argv: ["true"], cwd: "/tmp/a b", env: {}, tty: true };
-
-async function settle(): Promise<void> {
-  for (let turn = 0; turn < 200; turn++) await Promise.resolve();
-}
 
 describe("connect", () => {
   test("times out if the initialize result does not arrive", async () => {
@@ -28,7 +25,7 @@ describe("connect", () => {
       assert.equal(error.message, "timed out waiting for initialize after 5000 ms");
       return true;
     });
-    await settle();
+    await runPromiseReactions();
     await clock.advance(5000);
     await refused;
   });
@@ -38,7 +35,7 @@ describe("connect", () => {
     server.answers.initialize = () => NO_ANSWER;
     const controller = new AbortController();
     const connecting = ExecServerClient.connect(server.open, { signal: controller.signal });
-    await settle();
+    await runPromiseReactions();
     controller.abort(new Error("changed my mind"));
     await assert.rejects(connecting, { message: "changed my mind" });
   });
@@ -75,7 +72,7 @@ describe("a server without the extensions", () => {
         stream: "pty",
         chunk: encodeBase64(new Uint8Array(300_000)),
       });
-    await settle();
+    await runPromiseReactions();
     await assert.rejects(process.closeStdin(), {
       message: "process/closeStdin is not supported by this server",
     });
@@ -193,7 +190,7 @@ describe("client calls", () => {
     server.answers["process/write"] = () => NO_ANSWER;
     const process = await client.start(START);
     for (let count = 0; count < 5000; count++) process.write(new Uint8Array(1)).catch(() => undefined);
-    await settle();
+    await runPromiseReactions();
     assert.equal(server.calls("process/write").length, 1024);
     await client.close();
   });
@@ -214,7 +211,7 @@ describe("client calls", () => {
       assert.match(error.stack ?? "", /handshake-and-calls\.test\.ts/);
       return true;
     });
-    await settle();
+    await runPromiseReactions();
     await clock.advance(500);
     await refused;
     const [start] = server.current.messages.filter((message) => "id" in message).slice(-1);
@@ -237,13 +234,13 @@ describe("client calls", () => {
     await refused;
     const controller = new AbortController();
     const aborted = client.call("environment/status", {}, { signal: controller.signal });
-    await settle();
+    await runPromiseReactions();
     controller.abort(new Error("enough"));
     await assert.rejects(aborted, { message: "enough" });
     server.current.respond(2, { status: "ready" });
     server.current.respond(99, {});
     server.answers["environment/status"] = () => ({ status: "ready" });
-    await settle();
+    await runPromiseReactions();
     assert.deepEqual(await client.call("environment/status", {}), { status: "ready" });
     await client.close();
   });
@@ -271,16 +268,16 @@ describe("acknowledgements", () => {
     const { server, client, clock } = await talking();
     await client.start(START);
     server.current.notify("process/output", output(1, 10));
-    await settle();
+    await runPromiseReactions();
     assert.deepEqual(server.notifications("process/ack"), []);
     await clock.advance(25);
     assert.deepEqual(server.notifications("process/ack"), [{ processId: "p", seq: 1 }]);
     server.current.notify("process/output", output(2, 300_000));
-    await settle();
+    await runPromiseReactions();
     assert.deepEqual(server.notifications("process/ack").at(-1), { processId: "p", seq: 2 });
     server.current.notify("process/output", output(3, 10));
     server.current.notify("process/exited", { processId: "p", seq: 4, exitCode: 0 });
-    await settle();
+    await runPromiseReactions();
     assert.deepEqual(server.notifications("process/ack").at(-1), { processId: "p", seq: 4 });
     await client.close();
   });
@@ -293,13 +290,13 @@ describe("acknowledgements", () => {
     await clock.advance(0);
     for (let seq = 1; seq <= 5; seq++) {
       server.current.notify("process/output", output(seq, 500_000));
-      await settle();
+      await runPromiseReactions();
     }
     await first;
     const lastAck = server.notifications("process/ack").at(-1);
     assert.ok(lastAck === undefined || Number(Object(lastAck).seq) < 5, JSON.stringify(lastAck));
     for (let seq = 2; seq <= 5; seq++) await events.next();
-    await settle();
+    await runPromiseReactions();
     assert.deepEqual(server.notifications("process/ack").at(-1), { processId: "p", seq: 5 });
     await events.return?.();
     await client.close();

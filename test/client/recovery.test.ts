@@ -6,17 +6,13 @@ import { encodeBase64 } from "../../src/protocol/base64.ts";
 import { DisconnectedError, ErrorCode, RequestError } from "../../src/protocol/errors.ts";
 import { EXTENSIONS } from "../../src/protocol/methods.ts";
 import { ManualClock } from "../support/manual-clock.ts";
+import { runPromiseReactions } from "../support/system/promise-reactions.ts";
 import { connectScripted, NO_ANSWER, ScriptedServer } from "./scripted-server.ts";
 
 const START: StartParams = { processId: "p", argv: ["true"], cwd: "/", env: {}, tty: false, pipeStdin: true };
 const bytes = (text: string) => new TextEncoder().encode(text);
 const chunk = (seq: number, text: string) => ({ seq, stream: "stdout", chunk: encodeBase64(bytes(text)) });
 const NOTHING_NEW = { exited: false, exitCode: null, closed: false, failure: null };
-
-/** Runs pending in-memory messages and promise reactions. */
-async function settle(): Promise<void> {
-  for (let turn = 0; turn < 200; turn++) await Promise.resolve();
-}
 
 describe("first connection", () => {
   const reset = () => Object.assign(new Error("read ECONNRESET"), { code: "ECONNRESET" });
@@ -32,10 +28,10 @@ describe("first connection", () => {
       return NO_ANSWER;
     };
     const connecting = ExecServerClient.connect(server.open, { clock });
-    await settle();
+    await runPromiseReactions();
     server.refuse = null;
     await clock.advance(100);
-    await settle();
+    await runPromiseReactions();
     assert.equal(server.connections.length, 1);
     server.answers.initialize = initialize;
     await clock.advance(100);
@@ -45,7 +41,7 @@ describe("first connection", () => {
 
     server.refuse = reset;
     const refused = assert.rejects(ExecServerClient.connect(server.open, { clock }), /ECONNRESET/);
-    await settle();
+    await runPromiseReactions();
     await clock.advance(200);
     await refused;
   });
@@ -63,7 +59,7 @@ describe("reconnect after a lost connection", () => {
   test("resumes the session at once, with takeover and the extensions", async () => {
     const { server, client, states } = await connectScripted();
     server.current.cut();
-    await settle();
+    await runPromiseReactions();
     assert.deepEqual(server.calls("initialize").at(-1), {
       clientName: "procwire",
       resumeSessionId: "S",
@@ -83,7 +79,7 @@ describe("reconnect after a lost connection", () => {
     server.answers.initialize = () => ({ sessionId: "S" });
     const { client } = await connectScripted({}, server);
     server.current.cut();
-    await settle();
+    await runPromiseReactions();
     const resumed = server.calls("initialize").at(-1);
     assert.equal(resumed?.resumeSessionId, "S");
     assert.equal(resumed?.takeOver, undefined);
@@ -94,13 +90,13 @@ describe("reconnect after a lost connection", () => {
     const { server, client } = await connectScripted();
     const process = await client.start(START);
     server.current.notify("process/output", { processId: "p", ...chunk(1, "one ") });
-    await settle();
+    await runPromiseReactions();
     server.answers["process/read"] = ({ afterSeq }) =>
       afterSeq === 1
         ? { chunks: [chunk(2, "two ")], nextSeq: 3, ...NOTHING_NEW }
         : { chunks: [], nextSeq: 3, ...NOTHING_NEW };
     server.current.cut();
-    await settle();
+    await runPromiseReactions();
     // Events arrive twice, out of order, and again after the loss: each counts once.
     server.current.notify("process/output", { processId: "p", ...chunk(2, "two ") });
     server.current.notify("process/output", { processId: "p", ...chunk(3, "three") });
@@ -130,7 +126,7 @@ describe("reconnect after a lost connection", () => {
       })),
     });
     server.current.cut();
-    await settle();
+    await runPromiseReactions();
     assert.equal(process.pid, 4711);
     await client.close();
   });
@@ -148,25 +144,25 @@ describe("reconnect after a lost connection", () => {
       return { chunks: [chunk(1, "one")], nextSeq: 2, ...NOTHING_NEW };
     };
     server.current.cut();
-    await settle();
+    await runPromiseReactions();
     const reads = () => server.calls("process/read").filter(({ processId }) => processId === "p").length;
     assert.equal(reads(), 1);
     await clock.advance(19);
-    await settle();
+    await runPromiseReactions();
     assert.equal(reads(), 1);
     await clock.advance(1);
-    await settle();
+    await runPromiseReactions();
     assert.equal(reads(), 2);
     isStarting = false;
     await clock.advance(20);
-    await settle();
+    await runPromiseReactions();
     assert.equal(process.log.nextSeq, 2);
     await clock.advance(9_900);
-    await settle();
+    await runPromiseReactions();
     assert.equal(never.log.failure === null, true);
     for (let attempt = 0; attempt < 5; attempt++) {
       await clock.advance(20);
-      await settle();
+      await runPromiseReactions();
     }
     assert.match(
       String(never.log.failure?.message),
@@ -203,7 +199,7 @@ describe("reconnect after a lost connection", () => {
     const process = await client.start(START);
     server.answers["process/write"] = () => NO_ANSWER;
     const writes = [process.write(bytes("a")), process.write(bytes("b"))];
-    await settle();
+    await runPromiseReactions();
     server.answers["process/write"] = () => ({ status: "accepted" });
     server.answers["process/read"] = () => ({ chunks: [], nextSeq: 1, ...NOTHING_NEW });
     server.current.cut();
@@ -221,14 +217,14 @@ describe("reconnect after a lost connection", () => {
     server.answers["process/signal"] = () => NO_ANSWER;
     server.answers["process/read"] = () => ({ chunks: [], nextSeq: 1, ...NOTHING_NEW });
     const signalled = process.signal("SIGUSR1");
-    await settle();
+    await runPromiseReactions();
     server.current.cut();
     await assert.rejects(signalled, (error: Error) => {
       assert.ok(error instanceof DisconnectedError);
       assert.match(error.message, /^exec-server transport disconnected: .*may have been executed/);
       return true;
     });
-    await settle();
+    await runPromiseReactions();
     assert.equal(server.calls("process/signal").length, 1);
     await client.close();
   });
@@ -240,7 +236,7 @@ describe("reconnect after a lost connection", () => {
     server.answers["process/read"] = () => ({ chunks: [], nextSeq: 1, ...NOTHING_NEW });
     server.refuse = () => new Error("network is down");
     server.current.cut();
-    await settle();
+    await runPromiseReactions();
     const signalled = process.signal("SIGUSR1");
     server.refuse = null;
     await clock.advance(100);
@@ -260,7 +256,7 @@ describe("reconnect after a lost connection", () => {
       server.answers["process/closeStdin"] = () => NO_ANSWER;
       server.answers["process/read"] = () => ({ chunks: [], nextSeq: 1, ...NOTHING_NEW });
       const closing = [process.closeStdin(), process.closeStdin()];
-      await settle();
+      await runPromiseReactions();
       server.answers["process/closeStdin"] = () => ({ status: "stdinClosed" });
       server.current.cut();
       assert.deepEqual(
@@ -279,7 +275,7 @@ describe("reconnect after a lost connection", () => {
       code: "TIMEOUT",
       message: /process p to start.*the process may have started.* 10000 ms/,
     });
-    await settle();
+    await runPromiseReactions();
     server.answers["process/start"] = () => {
       throw new RequestError(ErrorCode.invalidRequest, "process p already exists");
     };
@@ -287,7 +283,7 @@ describe("reconnect after a lost connection", () => {
       throw new RequestError(ErrorCode.invalidRequest, "process id p is starting");
     };
     server.current.cut();
-    await settle();
+    await runPromiseReactions();
     await clock.advance(11_000);
     await outcome;
     await client.close();
@@ -301,10 +297,10 @@ describe("reconnect after a lost connection", () => {
     for (const ask of [client.http.request.bind(client.http), client.http.stream.bind(client.http)]) {
       const controller = new AbortController();
       const request = ask({ url: "http://127.0.0.1/", signal: controller.signal });
-      await settle();
+      await runPromiseReactions();
       controller.abort(new Error("no longer wanted"));
       await assert.rejects(request, { message: "no longer wanted" });
-      await settle();
+      await runPromiseReactions();
     }
     assert.equal(server.connections.length, 3);
     assert.equal(states.at(-1)?.type, "connected");
@@ -326,12 +322,12 @@ describe("reconnect after a lost connection", () => {
     await clock.advance(15_000);
     assert.equal(pings.length, 1);
     pings[0]?.();
-    await settle();
+    await runPromiseReactions();
     await clock.advance(15_000);
     assert.equal(pings.length, 2);
     assert.deepEqual(states, ["connected"]);
     await clock.advance(10_000);
-    await settle();
+    await runPromiseReactions();
     assert.deepEqual(states, ["connected", "reconnecting", "connected"]);
     assert.equal(server.calls("environment/status").length, 0);
     await client.close();
@@ -341,7 +337,7 @@ describe("reconnect after a lost connection", () => {
     const { server, client } = await connectScripted();
     server.answers["process/start"] = () => NO_ANSWER;
     const starting = client.start(START);
-    await settle();
+    await runPromiseReactions();
     server.answers["process/start"] = () => {
       throw new RequestError(ErrorCode.invalidRequest, "process p already exists");
     };
@@ -358,7 +354,7 @@ describe("reconnect after a lost connection", () => {
     const { server, client } = await connectScripted();
     server.answers["process/start"] = () => NO_ANSWER;
     const starting = client.start(START);
-    await settle();
+    await runPromiseReactions();
     let tries = 0;
     server.answers["process/start"] = () => {
       if (tries++ === 0) throw new RequestError(ErrorCode.invalidRequest, "process p already exists");
@@ -376,7 +372,7 @@ describe("reconnect after a lost connection", () => {
     const { server, client } = await connectScripted();
     server.answers["process/start"] = () => NO_ANSWER;
     const starting = client.start(START);
-    await settle();
+    await runPromiseReactions();
     server.answers.initialize = () => ({ sessionId: "S", extensions: [], generation: "bbbbbbbb-2" });
     server.current.cut();
     await assert.rejects(
@@ -401,7 +397,7 @@ describe("reconnect after a lost connection", () => {
     const process = await client.start(START);
     server.answers["process/wait"] = () => NO_ANSWER;
     const waiting = process.wait({ timeoutMs: 1000 });
-    await settle();
+    await runPromiseReactions();
     await clock.advance(400);
     server.answers["process/wait"] = () => ({ reason: "timeout", exitCode: null, signal: null, seq: 0 });
     server.answers["process/read"] = () => ({ chunks: [], nextSeq: 1, ...NOTHING_NEW });
@@ -424,17 +420,23 @@ describe("reconnect after a lost connection", () => {
       return new Error("network is down");
     };
     server.current.cut();
-    await settle();
+    await runPromiseReactions();
     await clock.advance(30_000);
     assert.deepEqual(tries.slice(0, 7), [0, 100, 300, 700, 1500, 3100, 5100]);
     assert.ok((tries.at(-1) ?? 0) < 25_000);
     const last = states.at(-1);
-    assert.ok(last?.type === "disconnected");
+    assert.ok(last?.type === "sessionLost");
     assert.match(
       last.error.message,
       /^exec-server transport disconnected: connection lost; failed to resume exec-server session: network is down$/,
     );
-    await assert.rejects(client.list(), DisconnectedError);
+    const listing = assert.rejects(client.list(), {
+      name: "DisconnectedError",
+      message: "exec-server transport disconnected: session lost; failed to open a new session: network is down",
+    });
+    await clock.advance(5000);
+    await listing;
+    await client.close();
   });
 
   test("retries while another connection has the session", async () => {
@@ -446,7 +448,7 @@ describe("reconnect after a lost connection", () => {
       return { sessionId: "S", extensions: [] };
     };
     server.current.cut();
-    await settle();
+    await runPromiseReactions();
     await clock.advance(1000);
     assert.equal(refusals, 4);
     assert.equal(states.at(-1)?.type, "connected");
@@ -459,9 +461,9 @@ describe("reconnect after a lost connection", () => {
       throw new RequestError(ErrorCode.invalidRequest, "unknown session id S");
     };
     server.current.cut();
-    await settle();
+    await runPromiseReactions();
     const last = states.at(-1);
-    assert.ok(last?.type === "disconnected");
+    assert.ok(last?.type === "sessionLost");
     assert.match(last.error.message, /unknown session id S/);
   });
 
@@ -469,9 +471,9 @@ describe("reconnect after a lost connection", () => {
     const { server, states } = await connectScripted();
     server.answers.initialize = () => ({ sessionId: "OTHER", extensions: [] });
     server.current.cut();
-    await settle();
+    await runPromiseReactions();
     const last = states.at(-1);
-    assert.ok(last?.type === "disconnected");
+    assert.ok(last?.type === "sessionLost");
     assert.match(last.error.message, /unknown session id S: the server opened another one/);
   });
 
@@ -482,7 +484,7 @@ describe("reconnect after a lost connection", () => {
       const { server, client, clock, states } = await connectScripted();
       server.refuse = refusal;
       server.current.cut();
-      await settle();
+      await runPromiseReactions();
       await clock.advance(20_000);
       assert.equal(states.at(-1)?.type, "reconnecting");
       server.refuse = null;
@@ -495,9 +497,9 @@ describe("reconnect after a lost connection", () => {
       const { server, clock, states } = await connectScripted();
       server.refuse = refusal;
       server.current.cut();
-      await settle();
+      await runPromiseReactions();
       await clock.advance(25_000);
-      assert.equal(states.at(-1)?.type, "disconnected");
+      assert.equal(states.at(-1)?.type, "sessionLost");
       assert.equal(server.connections.length, 1);
     });
   }
@@ -506,14 +508,14 @@ describe("reconnect after a lost connection", () => {
     const { server, states } = await connectScripted();
     server.answers.initialize = () => ({ sessionId: "S", extensions: [], attachmentId: "7" });
     server.current.cut();
-    await settle();
+    await runPromiseReactions();
     server.answers.initialize = () => {
       throw new RequestError(ErrorCode.sessionAttached, "session S was taken over by another connection", {
         reason: "sessionTakenOver",
       });
     };
     server.current.cut();
-    await settle();
+    await runPromiseReactions();
     const { takeOver, takeOverFrom } = server.calls("initialize").at(-1) ?? {};
     assert.deepEqual([takeOver, takeOverFrom], [true, "7"]);
     const last = states.at(-1);
@@ -531,7 +533,7 @@ describe("reconnect after a lost connection", () => {
     await clock.advance(15_000);
     assert.equal(server.calls("environment/status").length, 2);
     await clock.advance(10_000);
-    await settle();
+    await runPromiseReactions();
     assert.deepEqual(
       states.map((state) => state.type),
       ["connected", "reconnecting", "connected"],
@@ -545,7 +547,7 @@ describe("reconnect after a lost connection", () => {
     server.answers["process/write"] = () => NO_ANSWER;
     const writing = process.write(bytes("x"));
     const reading = process.read({ waitMs: 60_000 });
-    await settle();
+    await runPromiseReactions();
     server.current.cut();
     await assert.rejects(writing, { message: "exec-server transport disconnected" });
     const result = await reading;
@@ -573,7 +575,7 @@ describe("reconnect after a lost connection", () => {
       stream: "stdout",
       chunk: encodeBase64(bytes("hi")),
     });
-    await settle();
+    await runPromiseReactions();
     server.current.cut();
     assert.deepEqual((await events.next()).value?.type, "output");
     assert.deepEqual((await events.next()).value, {
@@ -593,9 +595,9 @@ describe("reconnect after a lost connection", () => {
     };
     const events = client.eventReceiver();
     await client.exec({ argv: ["true"], cwd: "/", env: {}, tty: false });
-    await settle();
+    await runPromiseReactions();
     server.current.cut();
-    await settle();
+    await runPromiseReactions();
     await client.close();
     const seen: unknown[] = [];
     for await (const event of events) seen.push(event);
@@ -610,7 +612,7 @@ describe("reconnect after a lost connection", () => {
       stream: "stdout",
       chunk: "not base64!",
     });
-    await settle();
+    await runPromiseReactions();
     assert.equal(states.at(-1)?.type, "disconnected");
     assert.equal(server.connections.length, 1);
   });

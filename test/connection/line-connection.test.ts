@@ -5,6 +5,7 @@ import fc from "fast-check";
 import type { ConnectionEvent } from "../../src/connection/connection.ts";
 import { LineConnection } from "../../src/connection/line-connection.ts";
 import { encodeResponse } from "../../src/protocol/message-text.ts";
+import { flushEventLoop } from "../support/system/flush-event-loop.ts";
 
 function open(options: { maxMessageBytes?: number } = {}) {
   const input = new PassThrough();
@@ -15,17 +16,13 @@ function open(options: { maxMessageBytes?: number } = {}) {
   return { input, output, events, connection };
 }
 
-async function settle(): Promise<void> {
-  for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setImmediate(resolve));
-}
-
 const written = (output: PassThrough) => String(output.read() ?? "");
 
 describe("a stdio connection", () => {
   test("reads and writes JSON-RPC messages", async () => {
     const { input, output, events, connection } = open();
     input.write('{"id":7,"method":"initialize","params":{"clientName":"test-client"}}\n');
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(events, [
       {
         type: "message",
@@ -47,7 +44,7 @@ describe("a stdio connection", () => {
     const { input, events } = open();
     input.write("not-json\n");
     input.write('{"method":"initialized"}\n');
-    await settle();
+    await flushEventLoop();
     assert.equal(events[0]?.type, "malformed");
     assert.ok(
       events[0]?.type === "malformed" && events[0].reason.startsWith("failed to parse JSON-RPC message from test: "),
@@ -58,7 +55,7 @@ describe("a stdio connection", () => {
   test("reports a clean disconnect", async () => {
     const { input, events } = open();
     input.end();
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(events, [{ type: "disconnected", reason: null }]);
   });
 
@@ -85,7 +82,7 @@ describe("a stdio connection", () => {
             from = place;
           }
           input.end();
-          await settle();
+          await flushEventLoop();
           const expected = text
             .split("\n")
             .filter((one) => one.trim() !== "")
@@ -108,7 +105,7 @@ describe("a stdio connection", () => {
       input.write('{"method":"1234567"}\n');
       input.write(`{"method":"${"x".repeat(30)}"}${tail}`);
       input.write('{"method":"after"}\n');
-      await settle();
+      await flushEventLoop();
       assert.deepEqual(
         events.map(({ type }) => type),
         ["message", "disconnected"],
@@ -121,13 +118,13 @@ describe("a stdio connection", () => {
     const { input, output, events, connection } = open();
     input.destroy(new Error("cable cut"));
     output.destroy(new Error("too"));
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(events, [
       { type: "disconnected", reason: "failed to read JSON-RPC message from test: cable cut" },
     ]);
     connection.send("nothing");
     connection.close();
-    await settle();
+    await flushEventLoop();
     assert.equal(events.length, 1);
   });
 
@@ -142,7 +139,7 @@ describe("a stdio connection", () => {
     for (let n = 0; n < 500; n++) connection.send("x".repeat(1000));
     assert.ok(connection.queuedBytes > 0);
     output.resume();
-    await settle();
+    await flushEventLoop();
     assert.equal(connection.queuedBytes, 0);
     assert.ok(drained);
   });
@@ -151,10 +148,10 @@ describe("a stdio connection", () => {
     const { input, events, connection } = open();
     connection.pause();
     input.write('{"method":"a"}\n');
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(events, []);
     connection.resume();
-    await settle();
+    await flushEventLoop();
     assert.equal(events.length, 1);
   });
 
@@ -167,7 +164,7 @@ describe("a stdio connection", () => {
     output.resume();
     connection.close();
     connection.close();
-    await settle();
+    await flushEventLoop();
     assert.ok(ended);
     assert.deepEqual(events, [{ type: "disconnected", reason: null }]);
   });

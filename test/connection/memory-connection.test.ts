@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { ConnectionEvent } from "../../src/connection/connection.ts";
 import { memoryConnectionPair } from "../support/servers/memory-connection.ts";
-
-const settle = () => new Promise((resolve) => setImmediate(resolve));
+import { flushEventLoop } from "../support/system/flush-event-loop.ts";
 
 describe("a pair of in-memory connections", () => {
   test("carries text both ways in order, and reports the disconnect on both sides", async () => {
@@ -16,7 +15,7 @@ describe("a pair of in-memory connections", () => {
     b.send("broken");
     a.close("enough");
     a.close();
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(seen.b, [
       { type: "message", message: { type: "notification", method: "1", params: undefined } },
       { type: "message", message: { type: "notification", method: "AQID", params: undefined } },
@@ -24,7 +23,7 @@ describe("a pair of in-memory connections", () => {
     ]);
     assert.equal(seen.a.at(-1)?.type, "disconnected");
     b.send("late");
-    await settle();
+    await flushEventLoop();
     assert.equal(seen.a.filter(({ type }) => type === "disconnected").length, 1);
   });
 
@@ -34,7 +33,7 @@ describe("a pair of in-memory connections", () => {
     b.open((event) => events.push(event));
     a.send('{"method":"x"}');
     assert.deepEqual(events, []);
-    await settle();
+    await flushEventLoop();
     assert.equal(events.length, 1);
   });
 
@@ -49,12 +48,12 @@ describe("a pair of in-memory connections", () => {
     b.open((event) => events.push(event));
     b.pause();
     a.send('{"method":"x"}');
-    await settle();
+    await flushEventLoop();
     assert.equal(a.queuedBytes, 14);
     assert.equal(events.length, 0);
     assert.equal(drained, 0);
     b.resume();
-    await settle();
+    await flushEventLoop();
     assert.equal(a.queuedBytes, 0);
     assert.equal(events.length, 1);
     assert.equal(drained, 1);
@@ -68,7 +67,7 @@ describe("a pair of in-memory connections", () => {
     b.pause();
     a.send('{"method":"x"}');
     b.close();
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(events, [{ type: "disconnected", reason: null }]);
   });
 });

@@ -4,11 +4,13 @@ import { describe, test } from "node:test";
 import { ByteSemaphore } from "../../src/async/byte-semaphore.ts";
 import { type ByteCodec, nodeByteCodec } from "../../src/connection/byte-codec.ts";
 import type { ConnectionEvent } from "../../src/connection/connection.ts";
+import { PARSED_ASIDE_BYTES } from "../../src/connection/message-order.ts";
 import { StreamSocket } from "../../src/connection/stream-socket.ts";
 import { type IncomingByteLimits, WebSocketConnection } from "../../src/connection/websocket-connection.ts";
 import { FrameReader, FrameWriter, LARGE_MESSAGE_BYTES } from "../../src/connection/websocket-frames.ts";
-import type { Message } from "../../src/protocol/envelope.ts";
+import type { Message, ParsedMessage } from "../../src/protocol/envelope.ts";
 import { ManualClock } from "../support/manual-clock.ts";
+import { flushEventLoop } from "../support/system/flush-event-loop.ts";
 
 /** A server's connection over a pair of streams, and a client that writes frames by hand. */
 function connect(
@@ -53,16 +55,12 @@ function connect(
   return { clock, connection, socket, peer, writer, events, received };
 }
 
-async function settle(): Promise<void> {
-  for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setImmediate(resolve));
-}
-
 describe("keep-alive", () => {
   test("pings every 30 s and keeps a peer that replies", async () => {
     const { clock, events, received } = connect({ answersPings: true });
     for (let n = 0; n < 10; n++) {
       await clock.advance(30_000);
-      await settle();
+      await flushEventLoop();
     }
     assert.equal(received.filter((word) => word === "ping").length, 10);
     assert.deepEqual(events, []);
@@ -71,7 +69,7 @@ describe("keep-alive", () => {
   test("disconnects a dead idle peer within 45 s", async () => {
     const { clock, events } = connect();
     await clock.advance(30_000);
-    await settle();
+    await flushEventLoop();
     await clock.advance(14_999);
     assert.deepEqual(events, []);
     await clock.advance(1);
@@ -83,7 +81,7 @@ describe("keep-alive", () => {
     const { clock, peer, writer, events } = connect();
     await clock.advance(30_000);
     peer.write(writer.text('{"method":"x"}'));
-    await settle();
+    await flushEventLoop();
     await clock.advance(15_000);
     assert.deepEqual(
       events.map(({ type }) => type),
@@ -94,7 +92,7 @@ describe("keep-alive", () => {
   test("does not count missing pongs while bytes are queued for the peer", async () => {
     const { clock, connection, events } = connect({ stalled: true });
     connection.send("x".repeat(1_000_000));
-    await settle();
+    await flushEventLoop();
     assert.ok(connection.queuedBytes > 0);
     await clock.advance(300_000);
     assert.deepEqual(events, []);
@@ -105,7 +103,7 @@ describe("a peer that does not read", () => {
   test("is closed with a reason when it does not read its responses", async () => {
     const { clock, connection, socket, events } = connect({ stalled: true, maxQueuedBytes: 100_000 });
     connection.send("x".repeat(200_000));
-    await settle();
+    await flushEventLoop();
     assert.ok(socket.isPaused(), "nothing more is read");
     await clock.advance(30_000);
     assert.deepEqual(events, []);
@@ -125,7 +123,7 @@ describe("a peer that does not read", () => {
     connection.send("x".repeat(200_000));
     await clock.advance(30_000);
     peer.resume();
-    await settle();
+    await flushEventLoop();
     assert.equal(connection.queuedBytes, 0);
     assert.equal(socket.isPaused(), false);
     assert.deepEqual(events, []);
@@ -136,7 +134,7 @@ describe("a peer that does not read", () => {
     const bytes = Buffer.alloc(3_000_000, "b");
     const sent = connection.sendChunked({ head: '{"a":"', bytes, tail: '"}' });
     connection.send("after");
-    await settle();
+    await flushEventLoop();
     assert.ok(connection.queuedBytes < 1_500_000, `${connection.queuedBytes} bytes are queued`);
     const reader = new FrameReader("client", nodeByteCodec, 1 << 24, {
       message: (payload) => received.push(payload.toString()),
@@ -147,7 +145,7 @@ describe("a peer that does not read", () => {
     });
     peer.on("data", (chunk: Buffer) => reader.push(Buffer.from(chunk)));
     await sent;
-    while (received.length < 2) await settle();
+    while (received.length < 2) await flushEventLoop();
     assert.deepEqual(received, [`{"a":"${bytes.toString("base64")}"}`, "after"]);
   });
 
@@ -168,7 +166,7 @@ describe("a peer that stalls within a large message", () => {
     const options = { answersPings: true, maxMessageBytes: 8_000_000, incomingLimits };
     const [first, second] = [connect(options), connect(options)];
     first.peer.write(firstBytes(first.writer));
-    await settle();
+    await flushEventLoop();
     return { first, second };
   }
   const beginning = (writer: FrameWriter) => writer.text("x".repeat(3_000_000)).subarray(0, 10_000);
@@ -178,11 +176,11 @@ describe("a peer that stalls within a large message", () => {
     // A paused peer sends no pongs, which would count as activity.
     first.peer.pause();
     second.peer.write(beginning(second.writer));
-    await settle();
+    await flushEventLoop();
     assert.ok(second.socket.isPaused(), "the second connection waits for memory");
     await first.clock.advance(60_000);
     assert.deepEqual(first.events, [{ type: "disconnected", reason: "the peer stalled within a large message" }]);
-    await settle();
+    await flushEventLoop();
     assert.equal(second.socket.isPaused(), false);
     assert.deepEqual(second.events, []);
   });
@@ -203,7 +201,7 @@ describe("closing", () => {
   test("replies to a close frame with a close frame and ends", async () => {
     const { peer, writer, events, received } = connect();
     peer.write(writer.close(1000, "bye"));
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(events, [{ type: "disconnected", reason: "bye" }]);
     assert.deepEqual(received, ["close 1000 ", "end"]);
   });
@@ -214,7 +212,7 @@ describe("closing", () => {
     connection.close("again");
     connection.send("late");
     peer.write(writer.ping());
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(received, ["close 1008 because", "end"]);
     assert.deepEqual(events, [{ type: "disconnected", reason: null }]);
   });
@@ -223,12 +221,12 @@ describe("closing", () => {
     const { clock, connection, socket } = connect({ stalled: true });
     connection.send("x".repeat(1_000_000));
     connection.close("enough");
-    await settle();
+    await flushEventLoop();
     await clock.advance(999);
     assert.equal(socket.destroyed, false);
     await clock.advance(1);
     assert.equal(socket.destroyed, true);
-    await settle();
+    await flushEventLoop();
     assert.equal(clock.pendingTimers, 0);
   });
 
@@ -237,11 +235,11 @@ describe("closing", () => {
     const { clock, connection, socket, peer } = connect({ stalled: true });
     for (let at = 0; at < messages; at++) {
       connection.send("x".repeat(100_000));
-      await settle();
+      await flushEventLoop();
     }
     connection.close("enough");
     const readSome = async () => {
-      for (let before = connection.queuedBytes; connection.queuedBytes === before; await settle()) peer.read();
+      for (let before = connection.queuedBytes; connection.queuedBytes === before; await flushEventLoop()) peer.read();
     };
     return { clock, socket, readSome };
   }
@@ -269,7 +267,7 @@ describe("closing", () => {
   test("reports a peer that vanished without a close", async () => {
     const { peer, events } = connect();
     peer.destroy();
-    await settle();
+    await flushEventLoop();
     assert.equal(events.length, 1);
     assert.equal(events[0]?.type, "disconnected");
   });
@@ -282,7 +280,7 @@ describe("messages", () => {
     const binary = writer.text('{"method":"binary"}');
     binary[0] = 0x82;
     peer.write(binary);
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(
       events.map((event) =>
         event.type === "message" && event.message.type === "notification" ? event.message.method : event.type,
@@ -299,7 +297,7 @@ describe("messages", () => {
     broken.set([0xfe, 0xfc, 0x78], broken.length - 3);
     peer.write(broken);
     peer.write(writer.text('{"method":"x"}'));
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(
       events.map(({ type }) => type),
       ["malformed", "message"],
@@ -309,7 +307,7 @@ describe("messages", () => {
         events[0].reason.startsWith("failed to parse websocket JSON-RPC message from exec-server websocket test: "),
     );
     connection.send("still here");
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(received, ["message still here"]);
   });
 
@@ -318,7 +316,7 @@ describe("messages", () => {
     const broken = writer.text("ab{");
     broken.set([0xfe, 0xfc, 0x78], broken.length - 3);
     peer.write(broken);
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(events, [{ type: "disconnected", reason: "websocket protocol error: text is not UTF-8" }]);
     assert.equal(received[0], "close 1007 text is not UTF-8");
   });
@@ -326,7 +324,7 @@ describe("messages", () => {
   test("may contain a replacement character", async () => {
     const { peer, writer, events } = connect();
     peer.write(writer.text('{"method":"\ufffd"}'));
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(
       events.map(({ type }) => type),
       ["message"],
@@ -336,7 +334,7 @@ describe("messages", () => {
   test("end the connection with 1009 above the limit", async () => {
     const { peer, writer, events, received } = connect({ maxMessageBytes: 100 });
     peer.write(writer.text("x".repeat(101)));
-    await settle();
+    await flushEventLoop();
     assert.equal(received[0], "close 1009 message is larger than 100 bytes");
     assert.equal(events[0]?.type, "disconnected");
   });
@@ -353,31 +351,48 @@ describe("messages", () => {
     connection.open((event) => events.push(event));
     assert.equal(events.length, 1);
     connection.close();
-    await settle();
+    await flushEventLoop();
   });
 
-  test("are decoded by the codec above 2 MiB, unless it leaves them to the parser", async () => {
-    const decoded: Message = { type: "notification", method: "decoded", params: null };
+  test("wait in order while the codec parses a message above 64 KiB", async () => {
+    const parsing: { bytes: number; resolve: (parsed: ParsedMessage | null) => void }[] = [];
     const codec: ByteCodec = {
       ...nodeByteCodec,
-      decodeMessage: (message) => (message.includes("x".charCodeAt(0)) ? decoded : null),
+      parseLarge: ({ length }) => new Promise((resolve) => parsing.push({ bytes: length, resolve })),
     };
-    const { peer, writer, events } = connect({ codec, maxMessageBytes: 2 * LARGE_MESSAGE_BYTES });
-    const small = { method: "small", params: "x" };
-    const large = (letter: string) => ({ method: "large", params: letter.repeat(LARGE_MESSAGE_BYTES) });
-    for (const message of [small, large("x"), large("y")]) peer.write(writer.text(JSON.stringify(message)));
-    await settle();
-    const general = (message: typeof small) => ({
-      type: "message",
-      message: { type: "notification", ...message },
-    });
-    assert.deepEqual(events, [general(small), { type: "message", message: decoded }, general(large("y"))]);
+    const { peer, writer, events, socket } = connect({ codec, maxMessageBytes: 2 * LARGE_MESSAGE_BYTES });
+    const notification = (method: string): Message => ({ type: "notification", method, params: undefined });
+    const large = (letter: string) => JSON.stringify({ method: letter.repeat(PARSED_ASIDE_BYTES) });
+    const texts = ['{"method":"a"}', large("b"), '{"method":"c"}', large("d"), large("e"), '{"method":"f"}'];
+    peer.write(Buffer.concat(texts.map((text) => writer.text(text))));
+    peer.end();
+    const seen = () => events.map((event) => (event.type === "message" ? event.message : event.type));
+    await flushEventLoop();
+    assert.deepEqual(seen(), [notification("a")]);
+    assert.deepEqual(
+      parsing.map(({ bytes }) => bytes),
+      [large("b").length],
+    );
+    assert.equal(socket.isPaused(), true);
+    for (const name of ["b", "d", "e"]) {
+      parsing.at(-1)?.resolve({ ok: true, message: notification(name) });
+      await flushEventLoop();
+    }
+    assert.deepEqual(seen(), [...["a", "b", "c", "d", "e", "f"].map(notification), "disconnected"]);
+  });
+
+  test("close the connection if a large text is not UTF-8", async () => {
+    const codec: ByteCodec = { ...nodeByteCodec, parseLarge: async () => null };
+    const { peer, writer, events } = connect({ codec, maxMessageBytes: 1 << 20 });
+    peer.write(writer.text("x".repeat(PARSED_ASIDE_BYTES + 1)));
+    await flushEventLoop();
+    assert.deepEqual(events, [{ type: "disconnected", reason: "websocket protocol error: text is not UTF-8" }]);
   });
 
   test("include pings, whose payload is returned in the pong", async () => {
     const { peer, events, received } = connect();
     peer.write(Buffer.from([0x89, 0x82, 0, 0, 0, 0, 0x68, 0x69]));
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(received, ["pong"]);
     assert.deepEqual(events, []);
   });

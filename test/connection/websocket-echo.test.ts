@@ -3,6 +3,7 @@ import { after, describe, test } from "node:test";
 import fc from "fast-check";
 import { closePayload, cut, type RawFrame, RawWebSocket, rawFrame } from "../support/faults/raw-frames.ts";
 import { serveEcho } from "../support/servers/echo-server.ts";
+import { tcpPort } from "../support/servers/websocket-server.ts";
 
 /** The rules of WebSocket, tested over TCP with both kinds of sockets that the server uses. */
 
@@ -198,7 +199,7 @@ const cases: Case[] = [
 for (const [sockets, server] of Object.entries(servers)) {
   describe(`an echo over ${sockets}`, () => {
     async function answers(parts: Buffer[]): Promise<string[]> {
-      const client = await RawWebSocket.open(server.port);
+      const client = await RawWebSocket.open(tcpPort(server));
       for (const part of parts) {
         client.send(part);
         // Small pieces arrive separately only if the receiver reads between them.

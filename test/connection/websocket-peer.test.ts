@@ -9,7 +9,7 @@ import type { Connection, ConnectionEvent } from "../../src/connection/connectio
 import { websocketAcceptKey } from "../../src/connection/websocket-accept-key.ts";
 import { connectWebSocket, UpgradeRefusedError } from "../../src/connection/websocket-client.ts";
 import { WebSocketConnection } from "../../src/connection/websocket-connection.ts";
-import { listenerOf, serveWebSockets } from "../support/servers/websocket-server.ts";
+import { listenerOf, serveWebSockets, tcpPort } from "../support/servers/websocket-server.ts";
 
 /** The `ws` package as an independent peer, in both roles, through a proxy that cuts the bytes anywhere. */
 
@@ -155,7 +155,7 @@ for (const kind of ["node", "native"] as const)
         onConnection(new WebSocketConnection(socket, { label: "test", role: "server", maxMessageBytes })),
       );
       closers.push(() => listener.close());
-      return listener.port;
+      return tcpPort(listener);
     }
 
     const echo = (connection: Connection) =>

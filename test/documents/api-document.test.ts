@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { API_GROUPS, apiDocument } from "../../scripts/docs/api-doc.ts";
+import { API_GROUPS, apiDocument, CLIENT_GROUPS } from "../../scripts/docs/api-doc.ts";
 import * as client from "../../src/client/browser.ts";
 
 describe("API reference", { timeout: 600_000 }, () => {
@@ -23,12 +23,13 @@ describe("API reference", { timeout: 600_000 }, () => {
     );
   });
 
-  test("lists the groups in order", () => {
+  test("lists the groups in order, and has no name without a group", () => {
     const sections = [...document.matchAll(/^## (.+)$/gm)].map(([, title]) => title);
     assert.deepEqual(sections, [
       "procwire",
       ...Object.keys(API_GROUPS),
       "procwire/client",
+      ...Object.keys(CLIENT_GROUPS),
       "procwire/agents",
       "procwire/ai",
     ]);
@@ -49,10 +50,17 @@ describe("API reference", { timeout: 600_000 }, () => {
     );
   });
 
-  test("shows no truncated type and no schema internals", () => {
-    const types = [...document.matchAll(/^(?:- |Type: )`([^`]*)`/gm)].map(([, text = ""]) => text);
+  test("shows how to create an environment", () => {
+    assert.match(document, /^- `static create\(target: string \| EnvironmentTarget, .*\): Promise<Environment>`: \w/m);
+  });
+
+  test("shows no truncated type, no schema internals and no value that is not exported", () => {
+    const types = [...document.matchAll(/^(?:- |Type: )?`([^`]*)`/gm)].map(([, text = ""]) => text);
+    assert.ok(types.length > 400);
     assert.deepEqual(
-      types.filter((text) => /…$|InferFields|Flat<|ObjectSchema</.test(text)),
+      types.filter((text) =>
+        /…$|\.\.\. \d+ more|InferFields|Flat<|ObjectSchema<|\btypeof\b|^\w+: \{ \w+(, \w+)+ \}$/.test(text),
+      ),
       [],
     );
   });

@@ -4,6 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import ts from "typescript";
+import { snippetsOf } from "../support/system/document-snippets.ts";
+import { Editor, type ShownType } from "./editor.ts";
 import { emitTypes, ROOT } from "./emitted-types.ts";
 
 const FORMAT: ts.FormatDiagnosticsHost = {
@@ -11,6 +13,12 @@ const FORMAT: ts.FormatDiagnosticsHost = {
   getCurrentDirectory: () => ROOT,
   getNewLine: () => "\n",
 };
+
+/** Pages whose programs use the main entry. */
+const GUIDES = ["client.md", "copy.md", "embed.md", "forward.md", "remote-access.md", "attach.md"];
+
+/** Exports that describe schemas themselves. */
+const SCHEMA_NAMES = new Set(["Infer", "ObjectSchema", "Schema", "environmentInfo", "methods", "serverNotifications"]);
 
 const libraries = (...names: string[]) => names.map((name) => `lib.${name}.d.ts`);
 
@@ -21,14 +29,17 @@ describe("the types of the package, seen by its users", { timeout: 600_000 }, ()
     directory = realpathSync(mkdtempSync(join(tmpdir(), "procwire-consumer-")));
     mkdirSync(join(directory, "node_modules/procwire"), { recursive: true });
     emitTypes(join(directory, "node_modules/procwire"));
+    for (const name of ["@types", "undici-types", "@modelcontextprotocol"])
+      symlinkSync(join(ROOT, "node_modules", name), join(directory, "node_modules", name));
   });
   after(() => rmSync(directory, { recursive: true, force: true, maxRetries: 10 }));
 
   /** Compiles a program strictly, and checks it and all declarations of the package. Other packages are not checked. */
-  const check = (source: string, options: ts.CompilerOptions) => {
+  const check = (sources: readonly string[], options: ts.CompilerOptions) => {
     writeFileSync(join(directory, "package.json"), '{ "type": "module" }');
-    writeFileSync(join(directory, "program.ts"), source);
-    const program = ts.createProgram([join(directory, "program.ts")], {
+    const paths = sources.map((_, index) => join(directory, `program-${index + 1}.ts`));
+    for (const [index, path] of paths.entries()) writeFileSync(path, sources[index] ?? "");
+    const program = ts.createProgram(paths, {
       module: ts.ModuleKind.NodeNext,
       target: ts.ScriptTarget.ES2024,
       strict: true,
@@ -49,7 +60,8 @@ describe("the types of the package, seen by its users", { timeout: 600_000 }, ()
 
   test("compile a program that uses procwire/client without the types of Node", () => {
     check(
-      `
+      [
+        `
       import { connectFromBrowser, type ExecEvent, ExecServerError, lines, type MethodName, run } from "procwire/client";
       import type { InitializeParams, ParamsOf, ProcessListing, RunResult } from "procwire/client";
 
@@ -68,15 +80,15 @@ describe("the types of the package, seen by its users", { timeout: 600_000 }, ()
       });
       export { bytes, hello, last, listed, method, stdout };
       `,
+      ],
       { types: [], lib: libraries("es2024", "dom", "dom.asynciterable", "esnext.disposable") },
     );
   });
 
-  test("compile a Node program that uses the main entry", () => {
-    for (const name of ["@types", "undici-types", "@modelcontextprotocol"])
-      symlinkSync(join(ROOT, "node_modules", name), join(directory, "node_modules", name));
+  test("compile a Node program that uses the main entry, and the programs of the guides", () => {
     check(
-      `
+      [
+        `
       import { type CommandError, Environment, ExecServerError, type SpawnedProcess } from "procwire";
       import { agentsTools } from "procwire/agents";
       import { aiTools } from "procwire/ai";
@@ -90,13 +102,47 @@ describe("the types of the package, seen by its users", { timeout: 600_000 }, ()
       await child.pipe(new WritableStream<Uint8Array>());
       await child.pipe(await environment.spawn("sort"));
       const why = (error: CommandError | ExecServerError): string => error.code;
+      const isMissing = (error: ExecServerError) => error.code === "ENOENT" || error.code === "MISSING";
+      // @ts-expect-error: not one of the codes.
+      const isMisspelled = (error: ExecServerError) => error.code === "ENOTENT";
       await using backend = createLocalBackend();
       await using unified = createUnifiedExec({ backend, cwd: "/" });
       const forAgents = agentsTools(unified.tools, (options) => options.name);
       const forAi = aiTools(unified.tools, ({ description }) => description);
-      export { bytes, forAgents, forAi, text, why };
+      export { bytes, forAgents, forAi, isMisspelled, isMissing, text, why };
       `,
+        ...GUIDES.flatMap((document) => snippetsOf(document).map(({ code }) => code)),
+      ],
       { types: ["node"], lib: libraries("es2024", "esnext.disposable") },
     );
+  });
+
+  test("show plain interfaces in an editor, with names and comments, not types that are derived from schemas", () => {
+    const editor = new Editor(
+      directory,
+      `import type { ProcessListing, StartParams, WaitResult } from "procwire";
+      import type {} from "procwire/client";
+      declare const params: StartParams;
+      declare const listing: ProcessListing;
+      declare const waited: WaitResult;
+      export const seen = [params.size, params.limits, params.lifetime, listing.status, waited.exitReason, waited.limit];`,
+    );
+    assert.deepEqual(editor.hovers(), [
+      "(property) StartParams.size?: TerminalSize | undefined -- Initial terminal size. Ignored without `tty`.",
+      "(property) StartParams.limits?: ProcessLimits | undefined -- The server rejects a limit that it cannot enforce.",
+      "(property) StartParams.lifetime?: Lifetime | undefined -- Default: `session`. `persistent` requires a supervised server.",
+      "(property) ProcessListing.status?: ProcessStatus | undefined -- Exit reason, limits and input state.",
+      "(property) WaitResult.exitReason?: ExitReason | undefined -- Absent while the process runs.",
+      "(property) WaitResult.limit?: LimitName | undefined -- The limit that ended the process; absent for other exit reasons.",
+    ]);
+    for (const module of ["procwire", "procwire/client"]) {
+      const shown = editor.exportedTypes(module).filter(({ symbol }) => !SCHEMA_NAMES.has(symbol));
+      assert.ok(shown.length > 300, `${shown.length} types`);
+      const isDerived = ({ text }: ShownType) =>
+        /\b(?:Flat|InferFields|Infer|ObjectSchema|Optional|Required)</.test(text);
+      assert.deepEqual(shown.filter(isDerived), []);
+      const isAlias = (text: string) => /\b(?:Infer<|ParamsOf<"|ResultOf<"|ServerNotificationParams<")/.test(text);
+      assert.deepEqual(editor.declarations(module).filter(isAlias), []);
+    }
   });
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { existsSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, globSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { PROCWIRE, ServeChild, scratchDirectory } from "../support/servers/serve.ts";
@@ -17,7 +17,7 @@ const RUN_BY_DOCUMENTS_TEST = new Set(["client.md", "browser.md", "copy.md", "fo
 /** Minimum number of blocks; fewer mean that the test no longer finds them. */
 const FEWEST_RUN = 15;
 /** Files that the programs of the documents create. */
-const LEFT_BEHIND = ["/tmp/procwire-docs", "/tmp/procwire-readme.md"];
+const LEFT_BEHIND = ["/tmp/procwire-docs"];
 const hasPython = spawnSync("python3", ["--version"]).status === 0;
 
 interface Block {
@@ -61,7 +61,6 @@ describe("the code blocks of the documents are run", { timeout: 900_000 }, () =>
   /** Runs a program in a temporary directory, with the CLI of this checkout and the server of the test. */
   const runProgram = (program: string, args: string[], code: string): string => {
     using scratch = scratchDirectory();
-    writeFileSync(join(scratch.path, "README.md"), "a file to copy\n");
     mkdirSync(join(scratch.path, "home"));
     const { PROCWIRE_CONNECT: _, PROCWIRE_TOKEN: __, ...environment } = process.env;
     const { status, stdout, stderr } = spawnSync(program, [...args, code.replaceAll(DOCUMENTED_URL, server.url)], {

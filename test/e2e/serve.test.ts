@@ -93,14 +93,13 @@ describe("starting", () => {
     const file = join(scratch.path, "file");
     writeFileSync(file, "mine");
     const refused = await runToEnd("--listen", `unix://${file}`);
-    assert.equal(refused.code, 1);
+    assert.equal(refused.code, 2);
     assert.ok(existsSync(file));
   });
 
   for (const [url, message] of [
     ["http://127.0.0.1:1", "unsupported --listen URL `http://127.0.0.1:1`; expected "],
     ["ws://localhost:1", "invalid websocket --listen URL `ws://localhost:1`; expected `ws://IP:PORT`"],
-    ["unix://relative", "invalid unix --listen URL `unix://relative`; expected "],
   ] as const) {
     test(`refuses --listen ${url} in one line, exit code 1`, async () => {
       const { code, stdout, stderr } = await runToEnd("--listen", url);
@@ -171,7 +170,6 @@ describe("starting", () => {
     ]) {
       assert.ok(text.includes(flag), `the help lacks ${flag}`);
     }
-    assert.ok(text.split("\n").every((line) => line.length <= 140));
   });
 
   test("a JSON file can set the same options; flags override it", async () => {
@@ -188,10 +186,10 @@ describe("starting", () => {
     );
     writeFileSync(path, JSON.stringify({ maxProceses: 1 }));
     const wrong = await runToEnd("--config", path);
-    assert.equal(wrong.code, 1);
+    assert.equal(wrong.code, 2);
     assert.match(wrong.stderr, /unknown option `maxProceses`/);
     writeFileSync(path, "{");
-    assert.equal((await runToEnd("--config", path)).code, 1);
+    assert.equal((await runToEnd("--config", path)).code, 2);
   });
 });
 
@@ -471,6 +469,27 @@ describe("authentication", () => {
     const args = ["--listen", "ws://0.0.0.0:0", "--ws-auth", "capability-token", "--ws-token-file", path];
     await using server = await new ServeChild(args).listening();
     assert.match(server.url, /^ws:\/\/0\.0\.0\.0:\d+$/);
+  });
+
+  test("prints login URLs that browsers can open if it listens on all network interfaces", async () => {
+    using scratch = scratchDirectory();
+    const path = join(scratch.path, "token");
+    writeFileSync(path, "secret");
+    const auth = ["--ws-auth", "capability-token", "--ws-token-file", path];
+    const args = ["--listen", "ws://0.0.0.0:0", "--web", "--allow-host", "build.example", ...auth];
+    await using server = await new ServeChild(args).listening();
+    const { port } = new URL(server.url);
+    const urls = Array.from(server.stderr.matchAll(/^web console.*: (\S+)#token=(\S+)$/gm), ([, url, token]) => ({
+      url,
+      token,
+    }));
+    assert.deepEqual(
+      urls.map(({ url }) => url),
+      [`http://127.0.0.1:${port}/`, `http://build.example:${port}/`],
+    );
+    assert.notEqual(urls[0]?.token, urls[1]?.token);
+    const page = await fetch(urls[0]?.url ?? "");
+    assert.match(await page.text(), /<html/);
   });
 
   test("incomplete authentication flags are rejected at start", async () => {

@@ -147,7 +147,7 @@ describe("a user at the terminal of a model", needsTerminals, () => {
     checkCase(reported);
     const writes = readFileSync(audit, "utf8")
       .split("\n")
-      .filter((line) => line.includes('"event":"write"'))
+      .filter((line) => line.includes('"event":"process/write"'))
       .map((line) => JSON.parse(line));
     assert.equal(
       writes.reduce((sum, { bytes }) => sum + bytes, 0),

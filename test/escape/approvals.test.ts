@@ -19,7 +19,7 @@ const TOKEN = "t".repeat(40);
 interface Files extends Disposable {
   home: string;
   workspace: string;
-  /** The server's token, in a directory that the sandbox can read. */
+  /** The server's token, in a directory without other files. */
   tokenFile: string;
   /** A copy of the token in a file that procwire does not mask. */
   stolen: string;
@@ -30,11 +30,12 @@ interface Files extends Disposable {
 function files({ uid }: User): Files {
   const home = realpathSync(mkdtempSync("/var/tmp/procwire-approvals-"));
   const workspace = join(home, "workspace");
-  const tokenFile = join(home, "token");
+  const secrets = join(home, "secrets");
+  const tokenFile = join(secrets, "token");
   const stolen = join(workspace, "stolen");
-  mkdirSync(workspace);
+  for (const path of [workspace, secrets]) mkdirSync(path);
   for (const path of [tokenFile, stolen]) writeFileSync(path, TOKEN, { mode: 0o600 });
-  for (const path of [home, workspace, tokenFile, stolen]) chownSync(path, uid, uid);
+  for (const path of [home, workspace, secrets, tokenFile, stolen]) chownSync(path, uid, uid);
   return {
     ...{ home, workspace, tokenFile, stolen },
     marker: join(home, "escaped"),
@@ -83,7 +84,8 @@ for (const attachable of [false, true]) {
     skip: noSandbox,
   }, async () => {
     using directory = scratch();
-    const paths = ["token", "secret", "open"].map((name) => join(directory.path, name));
+    mkdirSync(join(directory.path, "secrets"));
+    const paths = ["secrets/token", "secrets/secret", "open"].map((name) => join(directory.path, name));
     for (const path of paths) writeFileSync(path, "content");
     const [tokenFile, secretFile = ""] = paths;
     await using hosts = await openHostPool({

@@ -1,7 +1,9 @@
 // Makes one attempt to escape from the sandbox. Prints `ok` or the name of the errno.
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
@@ -39,6 +41,18 @@ static int connectTo(const char* name) {
   return printResult(connect(fd, (struct sockaddr*)&address, length));
 }
 
+// Sends a datagram to an IPv4 or IPv6 address.
+static int sendDatagram(const char* host, int port) {
+  struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
+  struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+  const int isV6 = inet_pton(AF_INET6, host, &v6.sin6_addr) == 1;
+  if (!isV6) inet_pton(AF_INET, host, &v4.sin_addr);
+  const int fd = socket(isV6 ? AF_INET6 : AF_INET, SOCK_DGRAM, 0);
+  if (fd < 0) return printResult(-1);
+  const struct sockaddr* to = isV6 ? (struct sockaddr*)&v6 : (struct sockaddr*)&v4;
+  return printResult(sendto(fd, "x", 1, 0, to, isV6 ? sizeof v6 : sizeof v4));
+}
+
 // Creates a socket pair, then uses one end like an unconnected socket.
 static int leavePair(int type, const char* how, const char* name) {
   struct sockaddr_un address;
@@ -70,7 +84,10 @@ static int inChild(int flags) {
 int main(int argc, char** argv) {
   const char* what = argc > 1 ? argv[1] : "";
   if (!strcmp(what, "connect")) return connectTo(argv[2]);
-  if (!strcmp(what, "socket")) return printResult(socket(atoi(argv[2]), SOCK_STREAM, 0));
+  if (!strcmp(what, "socket")) return printResult(socket(atoi(argv[2]), argc > 3 ? atoi(argv[3]) : SOCK_STREAM, 0));
+  if (!strcmp(what, "datagram")) return sendDatagram(argv[2], atoi(argv[3]));
+  if (!strcmp(what, "setns")) return printResult(setns(open(argv[2], O_RDONLY), CLONE_NEWNET));
+  if (!strcmp(what, "unshare-net")) return printResult(unshare(CLONE_NEWNET));
   if (!strcmp(what, "socketpair")) {
     int ends[2];
     return printResult(socketpair(AF_UNIX, argc > 2 ? atoi(argv[2]) : SOCK_STREAM, 0, ends));

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import {
   chmodSync,
   existsSync,
@@ -12,7 +13,9 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
+import { loadAddon } from "../../src/native/addon.ts";
 import { uriFromPath } from "../../src/protocol/path-uri.ts";
+import { LANDLOCK_FILES_ABI } from "../../src/sandbox/landlock-rules.ts";
 import { until } from "../support/system/until.ts";
 import { USERS } from "../support/system/users.ts";
 import {
@@ -28,14 +31,14 @@ import {
 } from "./inside.ts";
 
 testEscape("a root swapped for a link between two commands does not open another directory", async (fixture) => {
-  const outer = fixture.makeFolder("outer");
-  const workspace = fixture.makeFolder("outer/workspace");
-  const victim = fixture.makeFolder("victim");
+  const outer = fixture.makeDirectory("outer");
+  const workspace = fixture.makeDirectory("outer/workspace");
+  const victim = fixture.makeDirectory("victim");
   const sandbox = intent([READ_ROOT, at(outer, "write"), WORKSPACE], {
     workspaceRoots: [uriFromPath(workspace)],
   });
   await fixture.script(sandbox, `mv ${workspace} ${outer}/old && ln -s ${victim} ${workspace}`);
-  const params = { cwd: uriFromPath(fixture.folder), sandbox };
+  const params = { cwd: uriFromPath(fixture.directory), sandbox };
   const { error } = await fixture.client.request(
     "process/start",
     startParams("swapped", ["/usr/bin/touch", join(victim, "written")], params),
@@ -52,9 +55,9 @@ testEscape("a root swapped for a link between two commands does not open another
 });
 
 testEscape("a root that is swapped repeatedly while commands start never opens another directory", async (fixture) => {
-  const outer = fixture.makeFolder("outer");
-  const workspace = fixture.makeFolder("outer/workspace");
-  const victim = fixture.makeFolder("victim");
+  const outer = fixture.makeDirectory("outer");
+  const workspace = fixture.makeDirectory("outer/workspace");
+  const victim = fixture.makeDirectory("victim");
   const sandbox = intent([READ_ROOT, at(outer, "write"), WORKSPACE], {
     workspaceRoots: [uriFromPath(workspace)],
   });
@@ -75,7 +78,7 @@ testEscape("a root that is swapped repeatedly while commands start never opens a
     const argv = ["/usr/bin/touch", join(victim, "written")];
     const { result } = await fixture.client.request(
       "process/start",
-      startParams(id, argv, { cwd: uriFromPath(fixture.folder), sandbox }),
+      startParams(id, argv, { cwd: uriFromPath(fixture.directory), sandbox }),
     );
     if (result) await fixture.client.finished(id);
   });
@@ -86,10 +89,10 @@ testEscape("a root that is swapped repeatedly while commands start never opens a
 });
 
 testEscape("the parent directory of a protected path cannot be replaced in nested roots", async (fixture) => {
-  const outer = fixture.makeFolder("outer");
-  fixture.makeFolder("outer/middle");
-  const workspace = fixture.makeFolder("outer/middle/workspace");
-  const config = join(fixture.makeFolder("outer/middle/workspace/.git"), "config");
+  const outer = fixture.makeDirectory("outer");
+  fixture.makeDirectory("outer/middle");
+  const workspace = fixture.makeDirectory("outer/middle/workspace");
+  const config = join(fixture.makeDirectory("outer/middle/workspace/.git"), "config");
   writeFileSync(config, "clean");
   const names = [".git", ".missing"];
   const sandbox = intent(
@@ -112,7 +115,7 @@ testEscape("the parent directory of a protected path cannot be replaced in neste
 });
 
 testEscape("a refused start leaves no mount point behind", async (fixture) => {
-  const workspace = fixture.makeFolder("workspace");
+  const workspace = fixture.makeDirectory("workspace");
   symlinkSync("/etc", join(workspace, "link"));
   const missing = ["a", "b/c/d/e/f/g", "h/i/j/k/l/m/n/o/p"].map((name) => at(join(workspace, name), "read"));
   const refused = [
@@ -135,10 +138,10 @@ testEscape("a refused start leaves no mount point behind", async (fixture) => {
 });
 
 testEscape("a protected path stays protected after its directory was moved away", async (fixture) => {
-  const outer = fixture.makeFolder("outer");
-  fixture.makeFolder("outer/workspace/.git");
+  const outer = fixture.makeDirectory("outer");
+  fixture.makeDirectory("outer/workspace/.git");
   const workspace = join(outer, "workspace");
-  const secret = join(fixture.makeFolder("outer/conf"), "secret");
+  const secret = join(fixture.makeDirectory("outer/conf"), "secret");
   writeFileSync(secret, "secret");
   const entries = [READ_ROOT, at(outer, "write"), at(join(workspace, ".git"), "read"), at(secret, "deny")];
   for (const [directory, path, entry] of [
@@ -168,7 +171,7 @@ testEscape("a protected path stays protected after its directory was moved away"
 });
 
 testEscape("file requests without a working directory have no workspace, not even the root", async (fixture) => {
-  const path = join(fixture.folder, "anywhere");
+  const path = join(fixture.directory, "anywhere");
   const error = await fixture.client.refused("fs/writeFile", {
     path: uriFromPath(path),
     dataBase64: "eA==",
@@ -179,8 +182,8 @@ testEscape("file requests without a working directory have no workspace, not eve
 });
 
 testEscape("a program planted in the child's PATH does not run outside the sandbox", async (fixture) => {
-  const planted = fixture.makeFolder("planted");
-  const marker = join(fixture.folder, "ran-outside");
+  const planted = fixture.makeDirectory("planted");
+  const marker = join(fixture.directory, "ran-outside");
   for (const name of ["env", "bwrap", "sh", "bash"]) {
     writeFileSync(join(planted, name), `#!/bin/sh\n/usr/bin/touch ${marker}\n`);
     chmodSync(join(planted, name), 0o755);
@@ -192,9 +195,9 @@ testEscape("a program planted in the child's PATH does not run outside the sandb
 });
 
 testEscape("a library planted in the child's environment is not loaded outside the sandbox", async (fixture) => {
-  const marker = join(fixture.folder, "loaded-outside");
-  const library = join(fixture.folder, "planted.so");
-  const source = join(fixture.folder, "planted.c");
+  const marker = join(fixture.directory, "loaded-outside");
+  const library = join(fixture.directory, "planted.so");
+  const source = join(fixture.directory, "planted.c");
   writeFileSync(
     source,
     `#include <fcntl.h>\n#include <unistd.h>\n__attribute__((constructor)) static void run(void) { int fd = open("${marker}", O_CREAT | O_WRONLY, 0600); if (fd >= 0) close(fd); }\n`,
@@ -208,7 +211,7 @@ testEscape("a library planted in the child's environment is not loaded outside t
 });
 
 testEscape("a missing protected path cannot be created, and leaves nothing behind", async (fixture) => {
-  const workspace = fixture.makeFolder("workspace");
+  const workspace = fixture.makeDirectory("workspace");
   const protectedNames = [".git", ".codex", ".agents", "deep/er/.git"];
   const sandbox = intent([READ_ROOT, WORKSPACE, ...protectedNames.map((name) => at(join(workspace, name), "read"))], {
     workspaceRoots: [uriFromPath(workspace)],
@@ -222,7 +225,7 @@ testEscape("a missing protected path cannot be created, and leaves nothing behin
 });
 
 testEscape("a mount point stays while another command uses it", async (fixture) => {
-  const workspace = fixture.makeFolder("workspace");
+  const workspace = fixture.makeDirectory("workspace");
   const sandbox = intent([READ_ROOT, WORKSPACE, at(join(workspace, ".git"), "read")], {
     workspaceRoots: [uriFromPath(workspace)],
   });
@@ -252,19 +255,21 @@ testEscape(
   async (fixture) => {
     const { output } = await fixture.script(
       readOnly(),
-      `cat ${fixture.folder}/token ${fixture.folder}/operator; cat ${fixture.folder}/other`,
+      `cat ${fixture.directory}/secrets/token ${fixture.directory}/secrets/operator; cat ${fixture.directory}/other`,
     );
     assert.doesNotMatch(output, /a-token-of/);
     assert.match(output, /visible/);
   },
   {
     serveArgs: (directory) => {
-      writeFileSync(join(directory, "token"), "a-token-of-the-server-that-is-long-enough\n");
-      writeFileSync(join(directory, "operator"), "a-token-of-its-operator-that-is-long-enough\n");
+      const secrets = join(directory, "secrets");
+      mkdirSync(secrets);
+      writeFileSync(join(secrets, "token"), "a-token-of-the-server-that-is-long-enough\n");
+      writeFileSync(join(secrets, "operator"), "a-token-of-its-operator-that-is-long-enough\n");
       writeFileSync(join(directory, "other"), "visible\n");
-      for (const name of ["token", "operator"]) chmodSync(join(directory, name), 0o644);
-      const operator = ["--operator-token-file", join(directory, "operator")];
-      return ["--ws-auth", "capability-token", "--ws-token-file", join(directory, "token"), ...operator];
+      for (const name of ["token", "operator"]) chmodSync(join(secrets, name), 0o644);
+      const operator = ["--operator-token-file", join(secrets, "operator")];
+      return ["--ws-auth", "capability-token", "--ws-token-file", join(secrets, "token"), ...operator];
     },
     headers: { authorization: "Bearer a-token-of-the-server-that-is-long-enough" },
   },
@@ -275,8 +280,8 @@ const TOKEN = "a-token-of-the-server-that-is-long-enough";
 testEscape(
   "a secret file of the server that was moved with its directory is hidden from the next command",
   async (fixture) => {
-    const conf = join(fixture.folder, "conf");
-    await fixture.script(workspaceWrite(fixture.folder), `mv ${conf} ${conf}-2`);
+    const conf = join(fixture.directory, "conf");
+    await fixture.script(workspaceWrite(fixture.directory), `mv ${conf} ${conf}-2`);
     assert.ok(existsSync(`${conf}/token`), "no command moves it");
     renameSync(conf, `${conf}-2`);
     mkdirSync(conf);
@@ -296,10 +301,10 @@ testEscape(
 );
 
 testEscape("capability roots are read from inside their sandbox", async (fixture) => {
-  const skill = join(fixture.makeFolder("root"), "skills", "one");
+  const skill = join(fixture.makeDirectory("root"), "skills", "one");
   mkdirSync(skill, { recursive: true });
   writeFileSync(join(skill, "SKILL.md"), "---\nname: one\ndescription: d\n---\nhidden text\n");
-  const root = join(fixture.folder, "root");
+  const root = join(fixture.directory, "root");
   const ask = (sandbox: unknown) =>
     fixture.client.call("capabilityRoots/discoverV1", {
       roots: [{ id: "r", path: uriFromPath(root), sandbox }],
@@ -309,20 +314,44 @@ testEscape("capability roots are read from inside their sandbox", async (fixture
   assert.doesNotMatch(JSON.stringify(await ask(intent([READ_ROOT, at(root, "deny")]))), /hidden text/);
 });
 
-testEscape("a managed network, which procwire cannot enforce, is refused with a sandbox", async (fixture) => {
-  for (const more of [
-    { enforceManagedNetwork: true },
-    { managedNetwork: { loopbackPorts: [1], allowLocalBinding: false } },
-  ]) {
-    const start = startParams("managed", ["/bin/true"], { ...more, sandbox: workspaceWrite(fixture.folder) });
-    const error = await fixture.client.refused("process/start", start);
-    assert.deepEqual(error.code, -32602);
-    assert.match(error.message, /sandbox intent cannot be enforced on this executor/);
-  }
-  await fixture.client.start("plain", ["/bin/true"], { enforceManagedNetwork: true });
-});
-
 testEscape("a disabled network is reported as denied", async (fixture) => {
   const ran = await fixture.script(readOnly(), "exec 3<>/dev/tcp/192.0.2.1/80");
   assert.deepEqual([ran.exited.sandboxDenied, ran.exitCode], [true, 1]);
+});
+
+testEscape(
+  "a command writes to no named pipe outside of its roots where Landlock has rules for files",
+  async (fixture, t) => {
+    const native = loadAddon();
+    if (native.type !== "loaded" || native.addon.landlockAbi() < LANDLOCK_FILES_ABI)
+      return t.skip("SKIPPED: this kernel has no Landlock with rules for files");
+    const [workspace, outside] = [fixture.makeDirectory("workspace"), fixture.makeDirectory("outside")];
+    execFileSync("mkfifo", ["-m", "666", join(outside, "pipe"), join(workspace, "pipe")]);
+    const write = (path: string) => `echo x 1<>${path} && echo written`;
+    for (const sandbox of [readOnly(), workspaceWrite(workspace), workspaceWrite(workspace, { network: "enabled" })]) {
+      const { output } = await fixture.script(sandbox, write(join(outside, "pipe")));
+      assert.match(output, /Permission denied/);
+      assert.doesNotMatch(output, /written/);
+    }
+    const { output } = await fixture.script(workspaceWrite(workspace), write(join(workspace, "pipe")));
+    assert.match(output, /written/);
+  },
+);
+
+testEscape("a command uses its roots, devices and terminal in spite of the Landlock rules", async (fixture) => {
+  const workspace = fixture.makeDirectory("workspace");
+  const sandbox = workspaceWrite(workspace, { privateTmp: true });
+  const script = [
+    `cd ${workspace} && mkdir a b && echo 1 >a/f && mv a/f b/g && ln b/g a/h && ln -s h a/i && : >b/g && rm -r a b`,
+    "echo out >/dev/stdout && echo err >/dev/stderr && echo null >/dev/null",
+    "echo tmp >/tmp/f && mv /tmp/f /tmp/g && echo 0 >/proc/self/oom_score_adj; echo shm >/dev/shm/f && echo done",
+  ].join(" && ");
+  for (const tty of [false, true]) {
+    const { output } = await fixture.script(sandbox, script, { tty });
+    assert.equal(output.replaceAll("\r", ""), "out\nerr\ndone\n");
+  }
+  const { output } = await fixture.script(sandbox, "echo tty >/dev/tty && script -qec 'echo inner' /dev/null", {
+    tty: true,
+  });
+  assert.match(output, /tty\s+inner/);
 });

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer } from "node:net";
+import { join } from "node:path";
 import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { forwardPortBack } from "../../src/client/node/port-forward.ts";
 import { PROCWIRE } from "../support/servers/serve.ts";
@@ -65,6 +66,30 @@ testEscape(
     assert.equal(await textFrom(back.port), "secret\n");
   },
   ALLOWED,
+);
+
+testEscape(
+  "a remote forward on a Unix socket refuses connections from a sandbox, with the network on or off",
+  async (fixture) => {
+    let connectionCount = 0;
+    const service = createServer((socket) => {
+      connectionCount++;
+      socket.on("error", () => undefined).end("secret\n");
+    }).listen(0, "127.0.0.1");
+    await once(service, "listening");
+    using _service = { [Symbol.dispose]: () => service.close() };
+    await using client = await NodeExecServerClient.connectWebSocket({ url: fixture.server.url });
+    const { port } = service.address() as AddressInfo;
+    const path = join(fixture.directory, "back.sock");
+    await using _ = await forwardPortBack(client, { path, target: { host: "localhost", port } });
+    const reads = `${process.execPath} -e 'require("net").connect("${path}").on("error", (e) => console.log(e.code)).pipe(process.stdout)' 2>&1`;
+    for (const sandbox of [readOnly(), NETWORKED]) {
+      const { output } = await fixture.script(sandbox, reads);
+      assert.doesNotMatch(output, /secret/);
+    }
+    assert.equal(connectionCount, 0, "no sandboxed process reached the service");
+  },
+  { serveArgs: () => ["--allow-forward", "any"] },
 );
 
 testEscape(

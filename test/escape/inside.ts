@@ -58,32 +58,35 @@ export interface FixtureOptions {
   serveArgs?: (directory: string) => string[];
   headers?: Record<string, string>;
   env?: Record<string, string>;
+  serveEnv?: (directory: string) => Record<string, string>;
+  /** Arguments that precede the command of the server, such as those of `nsenter`. */
+  under?: readonly string[];
 }
 
 export class Fixture implements AsyncDisposable {
   readonly user: User;
   /** A directory that the user owns, outside of /tmp; it contains the workspaces. */
-  readonly folder: string;
+  readonly directory: string;
   readonly server: ServeChild;
   readonly client: WireClient;
   #started = 0;
 
   private constructor(user: User, directory: string, server: ServeChild, client: WireClient) {
     this.user = user;
-    this.folder = directory;
+    this.directory = directory;
     this.server = server;
     this.client = client;
   }
 
   static async prepare(user: User, options: FixtureOptions): Promise<Fixture> {
-    const { listen = "tcp", serveArgs = () => [], headers = {}, env = {} } = options;
+    const { listen = "tcp", serveArgs = () => [], headers = {}, env = {}, serveEnv = () => ({}), under = [] } = options;
     const directory = realpathSync(mkdtempSync("/var/tmp/procwire-escape-"));
     chownSync(directory, user.uid, user.uid);
-    const [program = "", ...before] = [...commandAs(user), PROCWIRE, "serve"];
+    const [program = "", ...before] = [...under, ...commandAs(user), PROCWIRE, "serve"];
     const url = listen === "tcp" ? "ws://127.0.0.1:0" : `unix://${join(directory, "server.sock")}`;
     const server = new ServeChild(["--listen", url, ...serveArgs(directory)], {
       command: [program, ...before],
-      env: { HOME: directory, ...env },
+      env: { HOME: directory, ...env, ...serveEnv(directory) },
       cwd: directory,
     });
     await server.listening();
@@ -93,17 +96,17 @@ export class Fixture implements AsyncDisposable {
   }
 
   /** Creates a directory of the user, below the fixture's directory. */
-  makeFolder(name: string): string {
-    const path = join(this.folder, name);
+  makeDirectory(name: string): string {
+    const path = join(this.directory, name);
     mkdirSync(path, { recursive: true });
     chownSync(path, this.user.uid, this.user.uid);
     return path;
   }
 
   /** Runs a command in the sandbox of a wire request, over a real connection. */
-  async run(sandbox: Json, argv: string[], more: Json = {}) {
+  async run(sandbox: Json | null, argv: string[], more: Json = {}) {
     const processId = `p${this.#started++}`;
-    const cwd = uriFromPath(this.folder);
+    const cwd = uriFromPath(this.directory);
     await this.client.start(processId, argv, { cwd, sandbox, ...more });
     return this.client.finished(processId);
   }
@@ -121,7 +124,7 @@ export class Fixture implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.client.close();
     await this.server[Symbol.asyncDispose]();
-    rmSync(this.folder, { recursive: true, force: true, maxRetries: 10 });
+    rmSync(this.directory, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 

@@ -237,11 +237,11 @@ for (const user of USERS)
       await using world = await World.prepare(user);
       assert.equal((await world.fanout(["--output", "out.csv"])).code, 0);
       const id = await world.jobId();
-      await symlink(world.victim, world.at("link.html"));
+      for (const name of ["link.html", "link.csv"]) await symlink(world.victim, world.at(name));
       await symlink(path.join(world.outside, "new"), world.at("dangling.csv"));
       for (const words of [
         ["report", id, "--output", "link.html"],
-        ["export", id, "--output", "link.html"],
+        ["export", id, "--output", "link.csv"],
         ["export", id, "--output", "dangling.csv"],
         ["export", id, "--errors", "--output", "dangling.csv"],
       ]) {
@@ -250,16 +250,16 @@ for (const user of USERS)
         assert.match(stderr, /a symbolic link has this name; remove the link or name its target/);
         await world.assertUntouched();
       }
-      for (const [verb, planted] of [
-        ["report", "$$.tmp"],
-        ["export", "$$.tmp"],
-      ]) {
-        const plant = `ln -s ${world.victim} page.html.${planted}; ln -s ${world.victim} .page.html.${planted}; exec "$@"`;
-        const { code, stderr } = await world.run(["jobs", verb ?? "", id, "--output", "page.html"], {
+      for (const [verb, output] of [
+        ["report", "page.html"],
+        ["export", "page.csv"],
+      ] as const) {
+        const plant = `ln -s ${world.victim} ${output}.$$.tmp; ln -s ${world.victim} .${output}.$$.tmp; exec "$@"`;
+        const { code, stderr } = await world.run(["jobs", verb, id, "--output", output], {
           under: ["sh", "-c", plant, "sh"],
         });
         assert.equal(code, 0, stderr);
-        assert.ok(lstatSync(world.at("page.html")).isFile());
+        assert.ok(lstatSync(world.at(output)).isFile());
         await world.assertUntouched();
       }
     });

@@ -4,6 +4,7 @@ import { once } from "node:events";
 import { chmodSync, chownSync, existsSync, mkdirSync, rmSync } from "node:fs";
 import { connect, createServer, type Server } from "node:net";
 import { dirname, join } from "node:path";
+import { loadAddon } from "../../src/native/addon.ts";
 import { until } from "../support/system/until.ts";
 import { USERS } from "../support/system/users.ts";
 import { attemptProgram, type Fixture, intent, READ_ROOT, readOnly, testEscape, workspaceWrite } from "./inside.ts";
@@ -62,11 +63,11 @@ const abstractName = (fixture: Fixture) => `procwire-escape-${process.pid}-${fix
 testEscape(
   "with the network off a command cannot create unix sockets, by path or abstract, but can create socket pairs",
   async (fixture) => {
-    const path = join(fixture.folder, "agent.sock");
+    const path = join(fixture.directory, "agent.sock");
     using _path = await service(path, fixture.user.uid);
     using _abstract = await service(`\0${abstractName(fixture)}`, fixture.user.uid);
     assert.equal(await fixture.attempt(readOnly(), "connect", path), "EPERM");
-    assert.equal(await fixture.attempt(workspaceWrite(fixture.folder), "connect", path), "EPERM");
+    assert.equal(await fixture.attempt(workspaceWrite(fixture.directory), "connect", path), "EPERM");
     assert.equal(await fixture.attempt(readOnly(), "connect", `@${abstractName(fixture)}`), "EPERM");
     assert.equal(await fixture.attempt(readOnly(), "socketpair"), "ok");
   },
@@ -80,9 +81,9 @@ const SEQPACKET = 5;
 const SOCKET_FLAGS = [0, 0x800, 0x80000, 0x80800];
 
 testEscape("with the network off no datagram leaves through an end of a socket pair", async (fixture) => {
-  const path = join(fixture.folder, "notify");
+  const path = join(fixture.directory, "notify");
   await using service = await typedService(DGRAM, path, `@${abstractName(fixture)}`);
-  const sandbox = workspaceWrite(fixture.folder);
+  const sandbox = workspaceWrite(fixture.directory);
   for (const type of [DGRAM, RAW]) {
     for (const flags of SOCKET_FLAGS)
       assert.equal(await fixture.attempt(sandbox, "socketpair", `${type | flags}`), "EPERM");
@@ -96,9 +97,9 @@ testEscape("with the network off no datagram leaves through an end of a socket p
 });
 
 testEscape("with the network off an end of a stream or seqpacket pair reaches only its peer", async (fixture) => {
-  const sandbox = workspaceWrite(fixture.folder);
+  const sandbox = workspaceWrite(fixture.directory);
   for (const type of [STREAM, SEQPACKET]) {
-    const path = join(fixture.folder, `agent-${type}.sock`);
+    const path = join(fixture.directory, `agent-${type}.sock`);
     await using service = await typedService(type, path);
     for (const flags of SOCKET_FLAGS)
       assert.equal(await fixture.attempt(sandbox, "socketpair", `${type | flags}`), "ok");
@@ -136,18 +137,18 @@ testEscape("programs that need no network work without unix sockets", async (fix
 testEscape(
   "the server's own unix socket cannot be reached from the sandbox, with the network off or on",
   async (fixture) => {
-    const path = join(fixture.folder, "server.sock");
+    const path = join(fixture.directory, "server.sock");
     assert.ok(existsSync(path));
     assert.notEqual(await fixture.attempt(readOnly(), "connect", path), "ok");
     for (const sandbox of [
       intent([READ_ROOT], { network: "enabled" }),
-      workspaceWrite(fixture.folder, { network: "enabled" }),
+      workspaceWrite(fixture.directory, { network: "enabled" }),
     ])
       assert.match(await fixture.attempt(sandbox, "connect", path), /^(ECONNREFUSED|EACCES|ENOENT|ENOTSOCK)$/);
     // The socket stays unreachable after a command moved it.
-    const inside = fixture.makeFolder("a");
+    const inside = fixture.makeDirectory("a");
     const { output } = await fixture.script(
-      workspaceWrite(fixture.folder, { network: "enabled" }),
+      workspaceWrite(fixture.directory, { network: "enabled" }),
       `cd "$1"; mv ../server.sock ../b.sock; ${attemptProgram()} connect ../b.sock; ${attemptProgram()} connect ../server.sock`.replace(
         "$1",
         inside,
@@ -159,10 +160,41 @@ testEscape(
 );
 
 testEscape(
-  "with the network on the sockets of Docker, D-Bus and a user's own services are hidden",
+  "with the network on a command reaches no abstract socket of the host where Landlock restricts them",
+  async (fixture, t) => {
+    const native = loadAddon();
+    if (native.type !== "loaded" || native.addon.landlockAbi() < 6)
+      return t.skip("SKIPPED: this kernel has no Landlock that restricts abstract sockets");
+    using _abstract = await service(`\0${abstractName(fixture)}`, fixture.user.uid);
+    const sandbox = intent([READ_ROOT], { network: "enabled" });
+    assert.equal(await fixture.attempt(sandbox, "connect", `@${abstractName(fixture)}`), "EPERM");
+    // Abstract sockets of the sandbox itself work.
+    const server = 'const s=require("node:net").createServer(c=>c.end("inside\\n")).listen("\\0own");';
+    const client =
+      's.on("listening",()=>require("node:net").connect("\\0own").on("end",()=>s.close()).pipe(process.stdout))';
+    const { output } = await fixture.run(sandbox, [process.execPath, "-e", `${server}${client}`]);
+    assert.equal(output, "inside\n");
+  },
+);
+
+testEscape(
+  "with the network on the sockets of known host services and a user's own services are hidden",
   async (fixture) => {
     const sandbox = intent([READ_ROOT], { network: "enabled" });
-    for (const path of ["/run/docker.sock", "/run/dbus/system_bus_socket", "/run/user/0/ssh-agent.socket"]) {
+    for (const path of [
+      "/run/docker.sock",
+      "/run/dbus/system_bus_socket",
+      "/run/user/0/ssh-agent.socket",
+      "/run/postgresql/.s.PGSQL.54321",
+      "/tmp/.s.PGSQL.54321",
+      "/run/k3s/containerd/containerd.sock",
+      "/var/lib/lxd/unix.socket",
+      "/var/snap/lxd/common/lxd/unix.socket",
+      "/var/lib/incus/unix.socket",
+      join(fixture.directory, ".docker/desktop/docker.sock"),
+      join(fixture.directory, ".docker/run/docker.sock"),
+      join(fixture.directory, "runtime/server.sock"),
+    ]) {
       // If the host has this socket, the test uses it.
       if (existsSync(path)) {
         assert.notEqual(await fixture.attempt(sandbox, "connect", path), "ok", path);
@@ -172,11 +204,15 @@ testEscape(
       try {
         using _service = await service(path, 0);
         assert.notEqual(await fixture.attempt(sandbox, "connect", path), "ok", path);
-        assert.notEqual(await fixture.attempt(sandbox, "connect", `/var${path}`), "ok", `/var${path}`);
+        if (path.startsWith("/run/"))
+          assert.notEqual(await fixture.attempt(sandbox, "connect", `/var${path}`), "ok", `/var${path}`);
       } finally {
         if (made !== undefined) rmSync(made, { recursive: true });
       }
     }
   },
-  { users: USERS.filter(({ uid }) => uid === 0) },
+  {
+    users: USERS.filter(({ uid }) => uid === 0),
+    serveEnv: (directory) => ({ PROCWIRE_RUNTIME_DIR: join(directory, "runtime") }),
+  },
 );

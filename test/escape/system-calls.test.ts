@@ -44,7 +44,7 @@ testEscape("a command cannot inject input into its terminal", async (fixture) =>
 
 testEscape("a command inherits no descriptor of the server", async (fixture) => {
   for (const tty of [false, true]) {
-    const { output } = await fixture.script(workspaceWrite(fixture.folder), "ls -l /proc/self/fd", { tty });
+    const { output } = await fixture.script(workspaceWrite(fixture.directory), "ls -l /proc/self/fd", { tty });
     const held = [...output.matchAll(/ (\d+) -> (.*)/g)].map(([, fd, target]) => [fd, target?.trim()]);
     // The three standard streams, and the directory that `ls` lists.
     assert.deepEqual(
@@ -55,11 +55,12 @@ testEscape("a command inherits no descriptor of the server", async (fixture) => 
     assert.match(held[3]?.[1] ?? "", /^\/proc\/\d+\/fd$/);
   }
   // The process that set up the sandbox also leaks no descriptor: one of its open roots would bypass the sandbox.
-  const workspace = fixture.makeFolder("workspace");
-  fixture.makeFolder("workspace/.git");
+  const workspace = fixture.makeDirectory("workspace");
+  fixture.makeDirectory("workspace/.git");
   const sandbox = intent([READ_ROOT, at(workspace, "write"), at(`${workspace}/.git`, "read")]);
   const { output } = await fixture.script(sandbox, "ls -l /proc/1/fd");
-  assert.match(output, / 0 -> /);
+  // Where the kernel has Landlock, the command cannot read the links at all.
+  assert.match(output, / 0 -> |'\/proc\/1\/fd\/0': Permission denied/);
   assert.doesNotMatch(output, /procwire-escape/);
 });
 
@@ -87,7 +88,7 @@ testEscape(
   "a server without the addon applies the same sandbox",
   async (fixture) => {
     const { output } = await fixture.script(
-      workspaceWrite(fixture.folder),
+      workspaceWrite(fixture.directory),
       "grep ^Seccomp: /proc/self/status; echo x >file",
     );
     assert.match(output, /^Seccomp:\s+2\n$/);

@@ -56,12 +56,12 @@ function model(backend: ExecBackend, cwd: string, more: Partial<UnifiedExecOptio
 /** Defines tests of one escape attempt: on a server that runs as each user, and locally. */
 function testToolsEscape(
   title: string,
-  body: (backend: ExecBackend, makeFolder: (name: string) => string) => Promise<void>,
+  body: (backend: ExecBackend, makeDirectory: (name: string) => string) => Promise<void>,
 ): void {
   testEscape(`${title}, on a server`, async (fixture: Fixture) => {
     await using client = await NodeExecServerClient.connectWebSocket({ url: fixture.server.url });
     assert.deepEqual((await client.info()).sandboxes, availableSandboxes());
-    await body(client.backend, (name) => fixture.makeFolder(name));
+    await body(client.backend, (name) => fixture.makeDirectory(name));
   });
   for (const forceFallback of [false, true]) {
     test(`${title}, on this machine ${forceFallback ? "without" : "with"} the addon`, {
@@ -78,8 +78,8 @@ function testToolsEscape(
   }
 }
 
-testToolsEscape("a model's command makes no hook, and leaves no mount point", async (backend, makeFolder) => {
-  const workspace = makeFolder("workspace");
+testToolsEscape("a model's command makes no hook, and leaves no mount point", async (backend, makeDirectory) => {
+  const workspace = makeDirectory("workspace");
   await using commands = model(backend, workspace);
   const made = await commands.run(
     "mkdir -p .git/hooks || mkdir .codex || ln -s /etc .agents; ls -A; echo x >file; false",
@@ -88,28 +88,31 @@ testToolsEscape("a model's command makes no hook, and leaves no mount point", as
   await until("the mount points to be gone", () => readdirSync(workspace).join() === "file");
 });
 
-testToolsEscape("a model's command replaces no protected name below a writable parent", async (backend, makeFolder) => {
-  const outer = makeFolder("outer");
-  const workspace = makeFolder("outer/middle/workspace");
-  const names = [".git", ".codex", ".agents", ".procwire"];
-  for (const name of names) makeFolder(`outer/middle/workspace/${name}`);
-  const { ino } = statSync(workspace);
-  const sandbox = { type: "bubblewrap", writableRoots: [outer, workspace], network: false } as const;
-  await using commands = model(backend, workspace, { sandbox });
-  const made = await commands.run(
-    `cd ${outer}; mv -T middle/workspace middle/w && cp -r middle/w middle/workspace; mv middle m && cp -r m middle
+testToolsEscape(
+  "a model's command replaces no protected name below a writable parent",
+  async (backend, makeDirectory) => {
+    const outer = makeDirectory("outer");
+    const workspace = makeDirectory("outer/middle/workspace");
+    const names = [".git", ".codex", ".agents", ".procwire"];
+    for (const name of names) makeDirectory(`outer/middle/workspace/${name}`);
+    const { ino } = statSync(workspace);
+    const sandbox = { type: "bubblewrap", writableRoots: [outer, workspace], network: false } as const;
+    await using commands = model(backend, workspace, { sandbox });
+    const made = await commands.run(
+      `cd ${outer}; mv -T middle/workspace middle/w && cp -r middle/w middle/workspace; mv middle m && cp -r m middle
       for name in ${names.join(" ")}; do echo x >middle/workspace/$name/planted; done; echo over`,
-  );
-  assert.match(made.output, /^over$/m);
-  assert.equal(statSync(workspace).ino, ino);
-  for (const name of names) assert.deepEqual(readdirSync(join(workspace, name)), [], name);
-  await until("the mount points to be gone", () => readdirSync(outer).join() === "middle");
-});
+    );
+    assert.match(made.output, /^over$/m);
+    assert.equal(statSync(workspace).ino, ino);
+    for (const name of names) assert.deepEqual(readdirSync(join(workspace, name)), [], name);
+    await until("the mount points to be gone", () => readdirSync(outer).join() === "middle");
+  },
+);
 
 testToolsEscape(
   "a model's command cannot write procwire's jobs, while procwire still can",
-  async (backend, makeFolder) => {
-    const workspace = makeFolder("workspace");
+  async (backend, makeDirectory) => {
+    const workspace = makeDirectory("workspace");
     await using commands = model(backend, workspace);
     const plant = "mkdir -p .procwire/jobs; echo x >.procwire/jobs/planted; rmdir .procwire; mv .procwire p; true";
     await commands.run(plant);
@@ -129,27 +132,29 @@ testToolsEscape(
 );
 
 testToolsEscape(
-  "a model's command cannot write a data directory that PROCWIRE_HOME names",
-  async (backend, makeFolder) => {
-    const workspace = makeFolder("workspace");
-    const state = join(workspace, "deep", "state");
-    const env = { PROCWIRE_HOME: state };
-    await using commands = model(backend, workspace, { env });
-    const plant = `mkdir -p ${state}/jobs; echo x >${state}/jobs/planted; mv deep d; rm -rf deep; true`;
-    await commands.run(plant);
-    await until("the mount point to be gone", () => readdirSync(workspace).length === 0);
-    for (const name of ["deep", "deep/state", "deep/state/jobs"]) makeFolder(`workspace/${name}`);
-    await commands.run(`${plant}; mv deep/state deep/s; echo fine >deep/file`);
-    assert.deepEqual(readdirSync(join(workspace, "deep")).toSorted(), ["file", "state"]);
-    assert.deepEqual(readdirSync(join(state, "jobs")), []);
+  "a model's command cannot write a data directory that PROCWIRE_HOME or PROCWIRE_JOBS names",
+  async (backend, makeDirectory) => {
+    // A workspace per variable, because the session keeps the directories that it has seen.
+    for (const variable of ["PROCWIRE_HOME", "PROCWIRE_JOBS"]) {
+      const workspace = makeDirectory(variable);
+      const state = join(workspace, "deep", "state");
+      await using commands = model(backend, workspace, { env: { [variable]: state } });
+      const plant = `mkdir -p ${state}/jobs; echo x >${state}/jobs/planted; mv deep d; rm -rf deep; true`;
+      await commands.run(plant);
+      await until("the mount point to be gone", () => readdirSync(workspace).length === 0);
+      for (const name of ["deep", "deep/state", "deep/state/jobs"]) makeDirectory(`${variable}/${name}`);
+      const { text } = await commands.run(`${plant}; mv deep/state deep/s; echo fine >deep/file`);
+      assert.deepEqual(readdirSync(join(workspace, "deep")).toSorted(), ["file", "state"], text);
+      assert.deepEqual(readdirSync(join(state, "jobs")), []);
+    }
   },
 );
 
 testToolsEscape(
   "a model's command cannot write threads and jobs where the data directory is a writable root",
-  async (backend, makeFolder) => {
-    const workspace = makeFolder("workspace");
-    for (const name of ["jobs", "threads"]) makeFolder(`workspace/${name}`);
+  async (backend, makeDirectory) => {
+    const workspace = makeDirectory("workspace");
+    for (const name of ["jobs", "threads"]) makeDirectory(`workspace/${name}`);
     await using commands = model(backend, workspace, { env: { PROCWIRE_HOME: workspace } });
     await commands.run("echo x >jobs/planted; echo x >threads/planted; mv jobs j; mv threads t; echo fine >file");
     assert.deepEqual(readdirSync(workspace).toSorted(), ["file", "jobs", "threads"]);
@@ -159,9 +164,9 @@ testToolsEscape(
 
 testToolsEscape(
   "a model's command cannot write the .procwire directory of a home below a writable root",
-  async (backend, makeFolder) => {
-    const around = makeFolder("around");
-    const home = makeFolder("around/home");
+  async (backend, makeDirectory) => {
+    const around = makeDirectory("around");
+    const home = makeDirectory("around/home");
     await using commands = model(backend, around, { env: { HOME: home } });
     await commands.run("mkdir -p home/.procwire/threads; echo x >home/.procwire/threads/planted; true");
     await until("the mount points to be gone", () => readdirSync(home).length === 0);
@@ -171,23 +176,23 @@ testToolsEscape(
 testEscape(
   "the data directories of the server's own environment and working directory are read-only",
   async (fixture) => {
-    const sandbox = intent([READ_ROOT, at(fixture.folder, "write")], { protectStartUpFiles: true });
+    const sandbox = intent([READ_ROOT, at(fixture.directory, "write")], { protectStartUpFiles: true });
     const { output } = await fixture.script(
       sandbox,
-      "cd $1; for f in state .procwire; do mkdir -p $f/jobs; echo x >$f/planted; mv $f other; done; ls -A other state .procwire".replaceAll(
+      "cd $1; for f in state ledgers .procwire; do mkdir -p $f/jobs; echo x >$f/planted; mv $f other; done; ls -A other state ledgers .procwire".replaceAll(
         "$1",
-        fixture.folder,
+        fixture.directory,
       ),
     );
     assert.doesNotMatch(output, /planted$/m);
-    await until("the mount points to be gone", () => readdirSync(fixture.folder).join() === "");
+    await until("the mount points to be gone", () => readdirSync(fixture.directory).join() === "");
   },
   // Another home, so that only the working directory protects `.procwire`.
-  { env: { HOME: "/nonexistent", PROCWIRE_HOME: "state" } },
+  { env: { HOME: "/nonexistent", PROCWIRE_HOME: "state", PROCWIRE_JOBS: "ledgers" } },
 );
 
-testToolsEscape("a model's command reaches no unix socket", async (backend, makeFolder) => {
-  const workspace = makeFolder("workspace");
+testToolsEscape("a model's command reaches no unix socket", async (backend, makeDirectory) => {
+  const workspace = makeDirectory("workspace");
   const path = join(workspace, "agent.sock");
   const server = createServer((socket) => socket.end("secret")).listen(path);
   try {
@@ -202,9 +207,9 @@ testToolsEscape("a model's command reaches no unix socket", async (backend, make
 
 testToolsEscape(
   "a program that a model's command has planted in the PATH does not run outside the sandbox",
-  async (backend, makeFolder) => {
-    const workspace = makeFolder("workspace");
-    const marker = join(makeFolder("outside"), "ran");
+  async (backend, makeDirectory) => {
+    const workspace = makeDirectory("workspace");
+    const marker = join(makeDirectory("outside"), "ran");
     await using commands = model(backend, workspace, { env: { PATH: `${workspace}:/usr/bin:/bin` } });
     const plant = ["env", "bwrap", "readlink", "sh"].map(
       (name) => `printf '#!/bin/sh\\n/usr/bin/touch ${marker}\\n' >${name}; /bin/chmod +x ${name}`,
@@ -215,10 +220,10 @@ testToolsEscape(
   },
 );
 
-testToolsEscape("a root that a model's command has swapped for a link stays closed", async (backend, makeFolder) => {
-  const outer = makeFolder("outer");
-  const inner = makeFolder("outer/inner");
-  const victim = makeFolder("victim");
+testToolsEscape("a root that a model's command has swapped for a link stays closed", async (backend, makeDirectory) => {
+  const outer = makeDirectory("outer");
+  const inner = makeDirectory("outer/inner");
+  const victim = makeDirectory("victim");
   const roots = { type: "bubblewrap", writableRoots: [outer, inner], network: false } as const;
   await using commands = model(backend, outer, { sandbox: { ...roots, protectedNames: [] } });
   assert.equal((await commands.run(`mv ${inner} ${outer}/old && ln -s ${victim} ${inner}`)).exitCode, 0);
@@ -227,15 +232,18 @@ testToolsEscape("a root that a model's command has swapped for a link stays clos
   assert.deepEqual(readdirSync(victim), []);
 });
 
-testToolsEscape("a working directory below a private /tmp is visible but not writable", async (backend, makeFolder) => {
-  const directory = makeFolder("tmp-like");
-  writeFileSync(join(directory, "file"), "content");
-  await using commands = model(backend, directory, {
-    sandbox: { type: "bubblewrap", writableRoots: [], network: false },
-  });
-  assert.equal((await commands.run("cat file; pwd")).output, `content${directory}\n`);
-  assert.equal((await commands.run("echo x >file")).denied, true);
-});
+testToolsEscape(
+  "a working directory below a private /tmp is visible but not writable",
+  async (backend, makeDirectory) => {
+    const directory = makeDirectory("tmp-like");
+    writeFileSync(join(directory, "file"), "content");
+    await using commands = model(backend, directory, {
+      sandbox: { type: "bubblewrap", writableRoots: [], network: false },
+    });
+    assert.equal((await commands.run("cat file; pwd")).output, `content${directory}\n`);
+    assert.equal((await commands.run("echo x >file")).denied, true);
+  },
+);
 
 /** Start-up files in the home directory, and compiled files that zsh prefers. */
 const START_UP_FILES = [
@@ -245,8 +253,8 @@ const START_UP_FILES = [
 
 testToolsEscape(
   "a model's command in the home directory cannot create a start-up file, and leaves no placeholder",
-  async (backend, makeFolder) => {
-    const home = makeFolder("home");
+  async (backend, makeDirectory) => {
+    const home = makeDirectory("home");
     await using commands = model(backend, home, { env: { HOME: home } });
     for (const name of START_UP_FILES) {
       const made = await commands.run(`echo x >${name} || rm -f ${name} || mv ${name} y || ln -sf /etc/passwd ${name}`);
@@ -261,10 +269,10 @@ testToolsEscape(
 
 testToolsEscape(
   "a model's command in the home directory can change neither a start-up file nor its directory",
-  async (backend, makeFolder) => {
-    const around = makeFolder("around");
-    const home = makeFolder("around/home");
-    for (const directory of [".config", "zsh"]) makeFolder(`around/home/${directory}`);
+  async (backend, makeDirectory) => {
+    const around = makeDirectory("around");
+    const home = makeDirectory("around/home");
+    for (const directory of [".config", "zsh"]) makeDirectory(`around/home/${directory}`);
     for (const name of [".profile", "zsh/.zshenv"]) {
       writeFileSync(join(home, name), "# own\n");
       chmodSync(join(home, name), 0o666);
@@ -288,8 +296,8 @@ testToolsEscape(
 
 testToolsEscape(
   "placeholders of missing start-up files change nothing for a login shell",
-  async (backend, makeFolder) => {
-    const home = makeFolder("home");
+  async (backend, makeDirectory) => {
+    const home = makeDirectory("home");
     for (const name of [".profile", ".zprofile"]) writeFileSync(join(home, name), "export FROM_PROFILE=yes\n");
     await using commands = model(backend, home, { env: { HOME: home } });
     for (const shell of ["bash", "sh", "zsh"]) {
@@ -299,8 +307,8 @@ testToolsEscape(
   },
 );
 
-testToolsEscape("a start-up file that is a link in a writable home is refused", async (backend, makeFolder) => {
-  const home = makeFolder("home");
+testToolsEscape("a start-up file that is a link in a writable home is refused", async (backend, makeDirectory) => {
+  const home = makeDirectory("home");
   symlinkSync("/etc/profile", join(home, ".bashrc"));
   await using commands = model(backend, home, { env: { HOME: home } });
   assert.match((await commands.run("true")).text, /\.bashrc` is a symbolic link, which a sandbox cannot/);
@@ -315,12 +323,12 @@ const approvalPolicy = (type: "allow" | "refuse"): ApprovalPolicy => ({
 
 const ESCALATED = { sandbox_permissions: "require_escalated", login: undefined };
 
-testToolsEscape("an escalation that is refused runs nothing outside", async (backend, makeFolder) => {
-  const home = makeFolder("home");
-  const outside = makeFolder("outside");
+testToolsEscape("an escalation that is refused runs nothing outside", async (backend, makeDirectory) => {
+  const home = makeDirectory("home");
+  const outside = makeDirectory("outside");
   const profile = `touch ${outside}/$(basename $HOME)\n`;
   for (const name of [".bash_profile", ".zshenv"]) writeFileSync(join(home, name), profile);
-  await using commands = model(backend, makeFolder("workspace"), {
+  await using commands = model(backend, makeDirectory("workspace"), {
     approval: approvalPolicy("refuse"),
     env: { HOME: home },
   });
@@ -333,9 +341,9 @@ testToolsEscape("an escalation that is refused runs nothing outside", async (bac
 
 testToolsEscape(
   "an escalation reads no start-up file in a home that sandboxed commands can write",
-  async (backend, makeFolder) => {
-    const home = makeFolder("home");
-    const outside = makeFolder("outside");
+  async (backend, makeDirectory) => {
+    const home = makeDirectory("home");
+    const outside = makeDirectory("outside");
     chmodSync(outside, 0o777);
     const planted = `touch ${outside}/ran\n`;
     await using commands = model(backend, home, {
@@ -355,10 +363,10 @@ testToolsEscape(
 
 testToolsEscape(
   "an escalation gets the login environment of a home that sandboxed commands cannot write",
-  async (backend, makeFolder) => {
-    const home = makeFolder("home");
+  async (backend, makeDirectory) => {
+    const home = makeDirectory("home");
     writeFileSync(join(home, ".bash_profile"), "export FROM_PROFILE=yes\n");
-    await using commands = model(backend, makeFolder("workspace"), {
+    await using commands = model(backend, makeDirectory("workspace"), {
       approval: approvalPolicy("allow"),
       env: { HOME: home },
     });
@@ -377,14 +385,14 @@ const gitRules = () =>
 
 testToolsEscape(
   "a rule does not let git run a program that a sandboxed command has planted in a repository",
-  async (backend, makeFolder) => {
-    const workspace = makeFolder("workspace");
-    const outside = makeFolder("outside");
+  async (backend, makeDirectory) => {
+    const workspace = makeDirectory("workspace");
+    const outside = makeDirectory("outside");
     chmodSync(outside, 0o777);
-    const elsewhere = makeFolder("elsewhere");
+    const elsewhere = makeDirectory("elsewhere");
     await using commands = model(backend, workspace, {
       approval: gitRules(),
-      env: { HOME: makeFolder("home") },
+      env: { HOME: makeDirectory("home") },
     });
     const hook = `printf '#!/bin/sh\\ntouch ${outside}/ran\\n' >hook && chmod +x hook`;
     const plant = `mkdir -p nested/sub && cd nested && git init -q . && ${hook} && git config core.fsmonitor "$PWD/hook"`;
@@ -402,11 +410,11 @@ testToolsEscape(
 
 testToolsEscape(
   "a rule lets a command leave the sandbox where sandboxed commands cannot write",
-  async (backend, makeFolder) => {
-    const elsewhere = makeFolder("elsewhere");
-    await using commands = model(backend, makeFolder("workspace"), {
+  async (backend, makeDirectory) => {
+    const elsewhere = makeDirectory("elsewhere");
+    await using commands = model(backend, makeDirectory("workspace"), {
       approval: gitRules(),
-      env: { HOME: makeFolder("home") },
+      env: { HOME: makeDirectory("home") },
     });
     const ran = await commands.run("git status", { ...ESCALATED, workdir: elsewhere });
     assert.match(ran.output, /not a git repository|No commits yet|nothing to commit/, ran.text);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { TimeoutError } from "../../src/async/deadline.ts";
-import { errorCode, toCallError, withCallErrors } from "../../src/exec/call-error.ts";
+import { errorCode, startDetails, toCallError, withCallErrors } from "../../src/exec/call-error.ts";
 import { DisconnectedError, ErrorCode, ProtocolError, RequestError } from "../../src/protocol/errors.ts";
 import { ExecServerError } from "../../src/protocol/exec-server-error.ts";
 
@@ -43,6 +43,15 @@ describe("withCallErrors", () => {
     controller.abort(reason);
     await assert.rejects(calling, reason);
   });
+
+  test("checks the arguments before the signal and before the call", async () => {
+    const unexpected = () => assert.fail("the call was made");
+    const check = () => {
+      throw new ExecServerError("invalid `x`", "EINVAL");
+    };
+    const calling = withCallErrors({ method: "fs/read" }, unexpected, AbortSignal.abort(), check);
+    await assert.rejects(calling, { code: "EINVAL", method: "fs/read" });
+  });
 });
 
 describe("toCallError", () => {
@@ -56,6 +65,8 @@ describe("toCallError", () => {
     const error = convert(new ExecServerError("text", "FAILED", { rpcCode: -5 }));
     assert.deepEqual([error.code, error.method, error.rpcCode], ["FAILED", "fs/read", -5]);
     assert.equal(convert(new TimeoutError("the response", 5)).rpcCode, null);
+    assert.equal(convert(new RequestError(-5, "x", { reason: "unknownHandle" })).reason, "unknownHandle");
+    assert.equal(convert(new ExecServerError("x", "FAILED", { reason: "unknownHandle" })).reason, "unknownHandle");
   });
 
   test("keeps the class of a DisconnectedError", () => {
@@ -70,6 +81,14 @@ describe("toCallError", () => {
     assert.equal(convert(request("denied (os error 13)")).message, "denied (os error 13)");
     assert.equal(convert(request("too large"), "/a").message, "too large");
   });
+});
+
+test("startDetails has the command and directory of a start, also for invalid params", () => {
+  const method = "process/start";
+  assert.deepEqual(startDetails({ argv: ["x"], cwd: "/" }), { method, argv: ["x"], cwd: "/" });
+  const invalid: unknown[] = [null, { argv: "x", cwd: 5 }];
+  for (const params of invalid)
+    assert.deepEqual(Reflect.apply(startDetails, null, [params]), { method, argv: undefined, cwd: undefined });
 });
 
 test("errorCode maps errors to codes, and other values to null", () => {

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { toCallError } from "../../src/exec/call-error.ts";
 import {
+  isAccessEnd,
   isProcessExists,
   isProcessStarting,
   isTakeoverClose,
@@ -32,6 +33,7 @@ describe("recognition of server errors by their text", () => {
     assert.equal(isProcessStarting(invalidRequest("process id p is starting")), true);
     assert.equal(isProcessStarting(internalError("process id p is starting")), false);
     assert.equal(isProcessStarting(new Error("process id p is starting")), false);
+    assert.equal(isProcessStarting(invalidRequest("process id p is starting up")), false);
   });
 
   test("recognizes an unknown process", () => {
@@ -44,6 +46,7 @@ describe("recognition of server errors by their text", () => {
     assert.equal(isUnknownMethod(new RequestError(-32601, "no")), true);
     assert.equal(isUnknownMethod(invalidRequest("unknown method: x")), true);
     assert.equal(isUnknownMethod(new RequestError(ErrorCode.internal, "unknown method: x")), false);
+    assert.equal(isUnknownMethod(invalidRequest("no")), false);
   });
 
   test("recognizes unknown file handles and sessions that were taken over", () => {
@@ -51,6 +54,16 @@ describe("recognition of server errors by their text", () => {
     assert.equal(isUnknownFileHandle(invalidRequest("no such file")), false);
     assert.equal(isTakeoverClose("session s was taken over by another connection"), true);
     assert.equal(isTakeoverClose(null), false);
+    assert.equal(isTakeoverClose("bye"), false);
+    assert.equal(isTakeoverError(invalidRequest("session s was taken over by another connection")), false);
+  });
+
+  test("recognizes the close reasons of a share link", () => {
+    assert.equal(isAccessEnd("the share link has expired"), true);
+    assert.equal(isAccessEnd("the share link was revoked"), true);
+    assert.equal(isAccessEnd("the access was revoked"), true);
+    assert.equal(isAccessEnd("bye"), false);
+    assert.equal(isAccessEnd(null), false);
   });
 
   test("recognizes a missing and a non-executable program", () => {

@@ -42,6 +42,7 @@ describe("an event log with gaps", () => {
 
   test("reports only the rest of a gap to a subscriber inside it", async () => {
     assert.deepEqual(await all(logWithHole(), 3), ["gap 4-4 30", "5 b", "6 exited", "7 closed"]);
+    assert.deepEqual(logWithHole().read({ afterSeq: 3 }).gap, { fromSeq: 4, toSeq: 4, bytes: 30 });
   });
 
   test("counts the bytes of an evicted gap", async () => {

@@ -30,27 +30,27 @@ export type OutputRow = Record<string, string>;
 
 /** A directory, a scripted model, and the real fan-out between them. */
 export class FanoutHarness implements AsyncDisposable {
-  readonly folder: string;
+  readonly directory: string;
   readonly mock: MockResponses;
   /** Rows as the listener got them while the job ran, over all runs. */
   readonly finishedRows: ItemRecord[] = [];
 
-  private constructor(folder: string, mock: MockResponses) {
-    this.folder = folder;
+  private constructor(directory: string, mock: MockResponses) {
+    this.directory = directory;
     this.mock = mock;
   }
 
   static async open(handler: MockHandler): Promise<FanoutHarness> {
-    const folder = await mkdtemp(path.join(tmpdir(), "procwire-fanout-"));
-    return new FanoutHarness(folder, await startMockResponses(handler));
+    const directory = await mkdtemp(path.join(tmpdir(), "procwire-fanout-"));
+    return new FanoutHarness(directory, await startMockResponses(handler));
   }
 
   get jobsHome(): string {
-    return path.join(this.folder, "jobs");
+    return path.join(this.directory, "jobs");
   }
 
   get outputPath(): string {
-    return path.join(this.folder, "out.csv");
+    return path.join(this.directory, "out.csv");
   }
 
   /** Item ids in the order of their requests, one per request. */
@@ -60,13 +60,13 @@ export class FanoutHarness implements AsyncDisposable {
 
   async run(run: FanoutRun = {}): Promise<JobEnd> {
     const { table = catTable(3), format, parseOptions, task, settings, requestsPerMinute, retry, ...rest } = run;
-    const file = path.join(this.folder, "in.csv");
+    const file = path.join(this.directory, "in.csv");
     await writeFile(file, table);
     const api = createHttpModelApi(responsesDialect, { baseUrl: this.mock.url, apiKey: "k" });
     const concurrency = rest.concurrency ?? 4;
     await using input = await prepareInput({
       input: file,
-      cwd: this.folder,
+      cwd: this.directory,
       stdin: Readable.from([]),
       spoolDirectory: this.jobsHome,
       format,
@@ -105,7 +105,7 @@ export class FanoutHarness implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.mock.close();
-    await rm(this.folder, { recursive: true, force: true, maxRetries: 10 });
+    await rm(this.directory, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 

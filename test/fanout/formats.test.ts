@@ -7,12 +7,12 @@ import { report, startMockResponses } from "../support/models/mock-responses.ts"
 import { runCli } from "../support/servers/run-cli.ts";
 import { runMain } from "../support/servers/run-main.ts";
 
-const folder = await mkdtemp(path.join(tmpdir(), "procwire-formats-"));
+const directory = await mkdtemp(path.join(tmpdir(), "procwire-formats-"));
 const mock = await startMockResponses((request) => report(request, { text: "a\tb", n: 1 }));
-const options = { cwd: folder, env: { OPENAI_BASE_URL: mock.url } };
+const options = { cwd: directory, env: { OPENAI_BASE_URL: mock.url } };
 after(async () => {
   await mock.close();
-  await rm(folder, { recursive: true, force: true, maxRetries: 10 });
+  await rm(directory, { recursive: true, force: true, maxRetries: 10 });
 });
 
 const fanout = (input: string, ...args: string[]) =>
@@ -21,12 +21,12 @@ const fanout = (input: string, ...args: string[]) =>
 suite("table formats", () => {
   test("results have the format of the output's extension", async () => {
     await writeFile(
-      path.join(folder, "cats.json"),
+      path.join(directory, "cats.json"),
       '[\n {"name": "Tom", "age": 12345678901234567890},\n {"name": "Kit"}\n]\n',
     );
     const lines = await fanout("cats.json", "--output", "out.jsonl");
     assert.equal(lines.code, 0, lines.stderr);
-    const text = await readFile(path.join(folder, "out.jsonl"), "utf8");
+    const text = await readFile(path.join(directory, "out.jsonl"), "utf8");
     const objects = text
       .trimEnd()
       .split("\n")
@@ -39,7 +39,7 @@ suite("table formats", () => {
 
     const tabs = await fanout("cats.json", "--output", "out.tsv", "--explode");
     assert.equal(tabs.code, 0, tabs.stderr);
-    const [header, first] = (await readFile(path.join(folder, "out.tsv"), "utf8")).split("\n");
+    const [header, first] = (await readFile(path.join(directory, "out.tsv"), "utf8")).split("\n");
     assert.match(header ?? "", /^name\tage\tjob_id\t.*\tresult\.text\tresult\.n$/);
     assert.match(first ?? "", /^Tom\t12345678901234567890\t.*\t"a\tb"\t1$/);
     assert.equal(mock.requests.length, 2, "the same job, written twice");
@@ -51,14 +51,14 @@ suite("table formats", () => {
     const rows = stdout.trimEnd().split("\n");
     assert.equal(rows.length, 3);
     assert.match(rows[0] ?? "", /^name,age,job_id,/);
-    assert.ok(!(await readdir(folder)).includes("-"));
+    assert.ok(!(await readdir(directory)).includes("-"));
     const id = /^job (\w+)/.exec(stderr)?.[1] ?? "";
     const exported = await runCli(["jobs", "export", id, "--output", "-"], options);
     assert.equal(exported.stdout, stdout);
   });
 
   test("--keep-going skips and reports invalid rows", async () => {
-    await writeFile(path.join(folder, "ragged.csv"), Buffer.from("name;b\nJosé;1\nbad\n", "latin1"));
+    await writeFile(path.join(directory, "ragged.csv"), Buffer.from("name;b\nJosé;1\nbad\n", "latin1"));
     const { code, stderr } = await fanout(
       ...(["ragged.csv", "--keep-going", "--delimiter", ";"] as const),
       ...["--encoding", "latin1", "--output", "ragged-out.csv"],
@@ -68,7 +68,7 @@ suite("table formats", () => {
       stderr,
       /^warning: 1 rows cannot be read and are left out; the first: csv row 3 has 1 fields but header has 2$/m,
     );
-    assert.match(await readFile(path.join(folder, "ragged-out.csv"), "utf8"), /^José,1,/m);
+    assert.match(await readFile(path.join(directory, "ragged-out.csv"), "utf8"), /^José,1,/m);
   });
 
   test("invalid flags are rejected with the expected value", async () => {

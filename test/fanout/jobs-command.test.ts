@@ -16,7 +16,7 @@ import { until } from "../support/system/until.ts";
 import { catTable } from "./fanout-harness.ts";
 
 interface Setup {
-  folder: string;
+  directory: string;
   mock: MockResponses;
   run(...args: string[]): Promise<CliEnd>;
   start(...args: string[]): CliRun;
@@ -25,17 +25,22 @@ interface Setup {
 }
 
 async function withJobs(handler: MockHandler, body: (setup: Setup) => Promise<void>): Promise<void> {
-  const folder = await mkdtemp(path.join(tmpdir(), "procwire-jobs-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "procwire-jobs-"));
   const mock = await startMockResponses(handler);
   const options = {
-    cwd: folder,
-    env: { OPENAI_BASE_URL: mock.url, PROCWIRE_HOME: path.join(folder, "home") },
+    cwd: directory,
+    env: {
+      OPENAI_BASE_URL: mock.url,
+      PROCWIRE_HOME: path.join(directory, "home"),
+      // The default time limit is too short for a busy machine.
+      PROCWIRE_COMPLETION_TIMEOUT_MS: "60000",
+    },
   };
   const run = (...args: string[]) => runCli(args, options);
   try {
-    await writeFile(path.join(folder, "cats.csv"), catTable(4));
+    await writeFile(path.join(directory, "cats.csv"), catTable(4));
     await body({
-      folder,
+      directory,
       mock,
       run,
       start: (...args) => startCli(args, options),
@@ -43,7 +48,7 @@ async function withJobs(handler: MockHandler, body: (setup: Setup) => Promise<vo
     });
   } finally {
     await mock.close();
-    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
+    await rm(directory, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 
@@ -55,26 +60,32 @@ suite("procwire jobs", { concurrency: 3 }, () => {
     let willing = false;
     const handler: MockHandler = (request) =>
       willing || request.item?.itemId !== "row-2" ? report(request, { ok: 1 }) : says("no");
-    await withJobs(handler, async ({ folder, mock, run, jobId }) => {
+    await withJobs(handler, async ({ directory, mock, run, jobId }) => {
       assert.equal(
         (await run("jobs", "list")).stdout.trim(),
-        "JOB  STATUS  DONE  FAILED  ROWS  TOKENS  COST  AGE  INPUT",
+        "JOB  STATUS  DONE  FAILED  ROWS  TOKENS  COST  AGE  INPUT  INSTRUCTION",
       );
       assert.equal((await run(...FANOUT)).code, 1);
       const id = await jobId();
       const list = await run("jobs", "list");
-      assert.match(list.stdout, new RegExp(`${id.slice(0, 8)}  completed_with_errors  4     1       4 `));
+      assert.match(
+        list.stdout,
+        new RegExp(`${id.slice(0, 8)}  completed_with_errors  3     1       4 .*  cats\\.csv  about \\{name\\}\n`),
+      );
+
+      const offered = await run("help", "--candidates", "jobs", "--json", "show");
+      assert.equal(offered.stdout, `${id.slice(0, 8)}\tcompleted_with_errors: about {name}\n`);
 
       const show = await run("jobs", "show", id.slice(0, 8));
       assert.equal(show.code, 0, show.stderr);
       assert.match(show.stdout, /rows {6}3 completed, 1 failed, 0 running, 0 pending of 4/);
       assert.match(show.stdout, /failures {2}1 no_report \(\$0\.\d+\)\n {10}row-2: worker finished without calling/);
       const item = await run("jobs", "show", id, "--item", "row-2");
-      assert.match(item.stdout, /item {6}row-2 \(row 1\)\nstatus {4}failed, 1 attempts\nerror {5}no_report: /);
+      assert.match(item.stdout, /item {6}row-2 \(row 2\)\nstatus {4}failed, 1 attempts\nerror {5}no_report: /);
 
       const errors = await run("jobs", "export", id, "--errors", "--output", "bad.csv");
       assert.equal(errors.code, 0, errors.stderr);
-      assert.match(await readFile(path.join(folder, "bad.csv"), "utf8"), /cat_2,row-2,1,1,no_report,/);
+      assert.match(await readFile(path.join(directory, "bad.csv"), "utf8"), /cat_2,row-2,1,1,no_report,/);
 
       const none = await run("jobs", "retry", id, "--class", "timeout", "--no-run");
       assert.match(none.stderr, /0 failed rows are pending again/);
@@ -87,7 +98,7 @@ suite("procwire jobs", { concurrency: 3 }, () => {
 
       const exported = await run("jobs", "export", id, "--output", "again.csv", "--explode");
       assert.equal(exported.code, 0, exported.stderr);
-      const table = await readFile(path.join(folder, "again.csv"), "utf8");
+      const table = await readFile(path.join(directory, "again.csv"), "utf8");
       assert.equal(table.trimEnd().split("\n").length, 5);
       assert.match(table, /,result\.ok\n/);
     });

@@ -11,7 +11,7 @@ import { catTable, FanoutHarness } from "./fanout-harness.ts";
 test("a corrupt job does not hide other jobs, is reported, and can be removed", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
   const jobs = (...args: string[]) =>
-    runCli(["jobs", ...args], { cwd: harness.folder, env: { PROCWIRE_HOME: harness.folder } });
+    runCli(["jobs", ...args], { cwd: harness.directory, env: { PROCWIRE_HOME: harness.directory } });
   const good = await harness.run();
   const bad = await harness.run({ task: { instruction: "Draw {name}." } });
   const id = bad.summary.job.id;
@@ -40,7 +40,7 @@ test("`jobs prune` removes jobs that ended long ago and files of dead processes"
   let isWilling = true;
   await using harness = await FanoutHarness.open((request) => (isWilling ? report(request) : { type: "hang" }));
   const jobs = (...args: string[]) =>
-    runCli(["jobs", ...args], { cwd: harness.folder, env: { PROCWIRE_HOME: harness.folder } });
+    runCli(["jobs", ...args], { cwd: harness.directory, env: { PROCWIRE_HOME: harness.directory } });
   await harness.run();
   isWilling = false;
   const controller = new AbortController();
@@ -70,7 +70,7 @@ test("`jobs prune` removes jobs that ended long ago and files of dead processes"
 test("`jobs prune` removes nothing outside the jobs directory, whatever id a ledger holds", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
   const { summary } = await harness.run();
-  const victim = path.join(harness.folder, "victim");
+  const victim = path.join(harness.directory, "victim");
   await mkdir(victim);
   const id = path.relative(harness.jobsHome, victim);
   const database = new DatabaseSync(path.join(harness.jobsHome, summary.job.id, "ledger.sqlite"));
@@ -78,10 +78,10 @@ test("`jobs prune` removes nothing outside the jobs directory, whatever id a led
   assert.equal(database.prepare("UPDATE agent_jobs SET id = ?").run(id).changes, 1);
   database.close();
   const { stderr } = await runCli(["jobs", "prune", "--older-than", "0"], {
-    cwd: harness.folder,
-    env: { PROCWIRE_HOME: harness.folder },
+    cwd: harness.directory,
+    env: { PROCWIRE_HOME: harness.directory },
   });
-  assert.ok((await readdir(harness.folder)).includes("victim"), stderr);
+  assert.ok((await readdir(harness.directory)).includes("victim"), stderr);
 });
 
 test("`jobs report` writes one self-contained page, and no cell becomes markup in it", async () => {
@@ -93,11 +93,11 @@ test("`jobs report` writes one self-contained page, and no cell becomes markup i
     task: { model: "gpt-5" },
     settings: { maxAttempts: 1 },
   });
-  const options = { cwd: harness.folder, env: { PROCWIRE_HOME: harness.folder } };
+  const options = { cwd: harness.directory, env: { PROCWIRE_HOME: harness.directory } };
   const written = await runCli(["jobs", "report", summary.job.id, "--output", "r.html"], options);
   assert.equal(written.code, 0, written.stderr);
   assert.match(written.stderr, /^a page with 3 rows written to .*r\.html\n$/);
-  const page = await readFile(path.join(harness.folder, "r.html"), "utf8");
+  const page = await readFile(path.join(harness.directory, "r.html"), "utf8");
   assert.equal(page.match(/<script>/g)?.length, 1);
   assert.doesNotMatch(page, /<img|https?:|src="|href=/);
   assert.match(page, /<td>\{&quot;name&quot;:&quot;&lt;img src=x onerror=alert\(1\)&gt;&quot;\}<\/td>/);
@@ -111,7 +111,7 @@ test("`jobs report` writes one self-contained page, and no cell becomes markup i
     ["completed", "", "row-3"],
   ]);
   assert.deepEqual(
-    (await readdir(harness.folder)).filter((name) => name.endsWith(".tmp")),
+    (await readdir(harness.directory)).filter((name) => name.endsWith(".tmp")),
     [],
   );
 });

@@ -51,13 +51,13 @@ test("a budget in dollars pauses a job, and the cost of job, row and failure cla
       : priced(report(request), { input: 1_000, output: 100, cached: 500 }),
   );
   const options = {
-    cwd: harness.folder,
-    env: { OPENAI_BASE_URL: harness.mock.url, PROCWIRE_HOME: harness.folder },
+    cwd: harness.directory,
+    env: { OPENAI_BASE_URL: harness.mock.url, PROCWIRE_HOME: harness.directory },
   };
-  await writeFile(path.join(harness.folder, "a.csv"), catTable(10));
+  await writeFile(path.join(harness.directory, "a.csv"), catTable(10));
   // A dollar a thousand in, half of it cached, and ten out: 1.00 + 1.00, and 0.55 + 1.00 with the cache.
   const prices = { m1: { input: 1_000, cachedInput: 100, output: 10_000 } };
-  await writeFile(path.join(harness.folder, "prices.json"), JSON.stringify(prices));
+  await writeFile(path.join(harness.directory, "prices.json"), JSON.stringify(prices));
   const fanout = ["fanout", "a.csv", "--instruction", "{name}", "--max-attempts", "1", "--model", "m1"];
   const unknown = await runCli([...fanout, "--budget-usd", "5"], options);
   assert.equal(unknown.code, 2);
@@ -113,7 +113,7 @@ test("every model that a document, a help text or an example names has a price",
     ...(await readdir(path.join(ROOT, "docs"))).map((name) => `docs/${name}`),
     ...(await readdir(path.join(ROOT, "examples"))).map((name) => `examples/${name}`),
     ...(await readdir(path.join(ROOT, "src/cli"), { recursive: true })).map((name) => `src/cli/${name}`),
-  ].filter((name) => /\.(md|ts)$/.test(name));
+  ].filter((name) => /\.(md|ts|mjs)$/.test(name));
   const named = new Map<string, string>();
   for (const file of files) {
     const text = await readFile(path.join(ROOT, file), "utf8");

@@ -7,22 +7,22 @@ import { type MockResponses, report, startMockResponses } from "../support/model
 import { runCli } from "../support/servers/run-cli.ts";
 
 /** A directory that is used under one name, then under another. */
-async function withFolder(
+async function withDirectory(
   work: (world: {
     mock: MockResponses;
-    folder: string;
+    directory: string;
     moved: string;
     procwire(cwd: string, ...words: string[]): Promise<{ stdout: string; stderr: string }>;
   }) => Promise<void>,
 ): Promise<void> {
   const home = await mkdtemp(path.join(tmpdir(), "procwire-moved-"));
   const mock = await startMockResponses((request) => report(request, { n: 1 }));
-  const folder = path.join(home, "first");
-  await mkdir(folder);
+  const directory = path.join(home, "first");
+  await mkdir(directory);
   try {
     await work({
       mock,
-      folder,
+      directory,
       moved: path.join(home, "second"),
       procwire: async (cwd, ...words) => {
         const { code, stdout, stderr } = await runCli(words, { cwd, env: { OPENAI_BASE_URL: mock.url } });
@@ -39,11 +39,11 @@ async function withFolder(
 const FANOUT = ["fanout", "cats.csv", "--instruction", "about {name}", "--output", "out.csv"];
 
 test("in a moved directory the same command makes no call, and a changed table executes only the changed rows", async () => {
-  await withFolder(async ({ mock, folder, moved, procwire }) => {
-    await writeFile(path.join(folder, "cats.csv"), "name,age\nTom,1\nTim,2\nTam,3\n");
-    await procwire(folder, ...FANOUT);
+  await withDirectory(async ({ mock, directory, moved, procwire }) => {
+    await writeFile(path.join(directory, "cats.csv"), "name,age\nTom,1\nTim,2\nTam,3\n");
+    await procwire(directory, ...FANOUT);
     assert.equal(mock.requests.length, 3);
-    await rename(folder, moved);
+    await rename(directory, moved);
     await procwire(moved, ...FANOUT);
     assert.equal(mock.requests.length, 3);
     await writeFile(path.join(moved, "cats.csv"), "name,age\r\nTom,1\r\nTim,7\r\nTam,3\r\n");
@@ -57,11 +57,11 @@ test("in a moved directory the same command makes no call, and a changed table e
 });
 
 test("a job resumes in a moved directory and writes its results there", async () => {
-  await withFolder(async ({ mock, folder, moved, procwire }) => {
-    await writeFile(path.join(folder, "cats.csv"), "name\nTom\nTim\nTam\n");
-    await procwire(folder, ...FANOUT, "--sample", "1");
-    await rm(path.join(folder, "out.csv"));
-    await rename(folder, moved);
+  await withDirectory(async ({ mock, directory, moved, procwire }) => {
+    await writeFile(path.join(directory, "cats.csv"), "name\nTom\nTim\nTam\n");
+    await procwire(directory, ...FANOUT, "--sample", "1");
+    await rm(path.join(directory, "out.csv"));
+    await rename(directory, moved);
     const names = await readdir(path.join(moved, ".procwire/jobs"));
     const id = names.find((name) => name !== "by-key") ?? "";
     await procwire(moved, "jobs", "resume", id);
@@ -75,14 +75,14 @@ test("a job resumes in a moved directory and writes its results there", async ()
 });
 
 test("a row with a moved image is not executed again, and a row with a changed image is", async () => {
-  await withFolder(async ({ mock, folder, moved, procwire }) => {
-    await writeFile(path.join(folder, "cats.csv"), "name,photo\nTom,tom.png\nTim,tim.png\n");
-    for (const name of ["tom.png", "tim.png"]) await writeFile(path.join(folder, name), name);
+  await withDirectory(async ({ mock, directory, moved, procwire }) => {
+    await writeFile(path.join(directory, "cats.csv"), "name,photo\nTom,tom.png\nTim,tim.png\n");
+    for (const name of ["tom.png", "tim.png"]) await writeFile(path.join(directory, name), name);
     const look = [...FANOUT, "--image-column", "photo"];
-    await procwire(folder, ...look);
+    await procwire(directory, ...look);
     assert.equal(mock.requests.length, 2);
     // Copied, so that only the content of the files is equal; another order makes it another job.
-    await cp(folder, moved, { recursive: true });
+    await cp(directory, moved, { recursive: true });
     await writeFile(path.join(moved, "cats.csv"), "name,photo\nTim,tim.png\nTom,tom.png\n");
     await procwire(moved, ...look);
     assert.equal(mock.requests.length, 2);

@@ -60,11 +60,11 @@ test("a failure is never reused, and a retried row is executed although another 
   let isWilling = false;
   await using harness = await FanoutHarness.open((request) => (isWilling ? report(request) : says("no")));
   const options = {
-    cwd: harness.folder,
-    env: { OPENAI_BASE_URL: harness.mock.url, PROCWIRE_HOME: harness.folder },
+    cwd: harness.directory,
+    env: { OPENAI_BASE_URL: harness.mock.url, PROCWIRE_HOME: harness.directory },
   };
-  await writeFile(path.join(harness.folder, "a.csv"), catTable(1));
-  await writeFile(path.join(harness.folder, "b.csv"), catTable(2));
+  await writeFile(path.join(harness.directory, "a.csv"), catTable(1));
+  await writeFile(path.join(harness.directory, "b.csv"), catTable(2));
   const fanout = (file: string, ...args: string[]) =>
     runCli(["fanout", file, "--instruction", "{name}", "--max-attempts", "1", "--json", ...args], options);
   const failed = await fanout("a.csv");
@@ -78,14 +78,14 @@ test("a failure is never reused, and a retried row is executed although another 
   assert.equal(retried.code, 0, retried.stderr);
   assert.equal(harness.asked.length, 5);
 
-  await writeFile(path.join(harness.folder, "c.csv"), catTable(3));
+  await writeFile(path.join(harness.directory, "c.csv"), catTable(3));
   const reused = await fanout("c.csv", "--sample", "2");
   assert.match(reused.stdout, /"type":"job.reused","reused_items":2/);
   assert.equal(harness.asked.length, 5);
-  await writeFile(path.join(harness.folder, "d.csv"), catTable(4));
+  await writeFile(path.join(harness.directory, "d.csv"), catTable(4));
   const sampled = await runCli(["fanout", "d.csv", "--instruction", "{name}", "--sample", "2"], options);
   assert.match(sampled.stderr, /^2 rows were answered by earlier jobs \(--no-reuse asks them again\)\n/);
-  await writeFile(path.join(harness.folder, "e.csv"), catTable(5));
+  await writeFile(path.join(harness.directory, "e.csv"), catTable(5));
   await fanout("e.csv", "--sample", "2", "--no-reuse");
   assert.equal(harness.asked.length, 7);
 });

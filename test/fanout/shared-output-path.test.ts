@@ -18,17 +18,17 @@ suite("the output path of a job in a shared database", {
 }, () => {
   test("is written to only if this host chose it or the user names it", async () => {
     const root = await realpath(await mkdtemp(path.join(tmpdir(), "procwire-shared-output-")));
-    const folder = path.join(root, "work");
+    const directory = path.join(root, "work");
     const outside = path.join(root, "outside");
     const victim = path.join(outside, "victim");
-    for (const directory of [folder, outside]) await mkdir(directory);
+    for (const created of [directory, outside]) await mkdir(created);
     await writeFile(victim, SECRET);
-    await writeFile(path.join(folder, "cats.csv"), catTable(2));
+    await writeFile(path.join(directory, "cats.csv"), catTable(2));
     const mock = await startMockResponses((request) => report(request));
     const postgres = await startPostgres();
     const url = await postgres.createDatabase();
     const run = (...args: string[]) =>
-      runCli([...args, "--database-url", url], { cwd: folder, env: { OPENAI_BASE_URL: mock.url } });
+      runCli([...args, "--database-url", url], { cwd: directory, env: { OPENAI_BASE_URL: mock.url } });
     /** Changes the ledger as another principal of the database can. */
     const setStoredPath = async (file: string) => {
       const client = new pg.Client({ connectionString: url });
@@ -56,15 +56,15 @@ suite("the output path of a job in a shared database", {
 
       const exported = await run("jobs", "export", id, "--output", "named.csv");
       assert.equal(exported.code, 0, exported.stderr);
-      assert.match(await readFile(path.join(folder, "named.csv"), "utf8"), /completed/);
+      assert.match(await readFile(path.join(directory, "named.csv"), "utf8"), /completed/);
       const resumed = await run("jobs", "resume", id, "--output", "resumed.csv");
       assert.equal(resumed.code, 0, resumed.stderr);
-      assert.match(await readFile(path.join(folder, "resumed.csv"), "utf8"), /completed/);
+      assert.match(await readFile(path.join(directory, "resumed.csv"), "utf8"), /completed/);
       // The resumed run recorded its output path, in the ledger and on this host.
-      await rm(path.join(folder, "resumed.csv"));
+      await rm(path.join(directory, "resumed.csv"));
       const again = await run("jobs", "export", id);
       assert.equal(again.code, 0, again.stderr);
-      assert.match(await readFile(path.join(folder, "resumed.csv"), "utf8"), /completed/);
+      assert.match(await readFile(path.join(directory, "resumed.csv"), "utf8"), /completed/);
     } finally {
       await mock.close();
       await postgres.close();

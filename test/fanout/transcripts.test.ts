@@ -35,7 +35,7 @@ test("the transcript of each attempt is stored, and `jobs show --item` shows it"
   assert.deepEqual(attempts[1]?.usage.inputTokens, 2);
 
   const args = ["jobs", "show", end.summary.job.id, "--item", "row-1"];
-  const options = { cwd: harness.folder, env: { PROCWIRE_HOME: harness.folder } };
+  const options = { cwd: harness.directory, env: { PROCWIRE_HOME: harness.directory } };
   const [shown, json] = await Promise.all([runCli(args, options), runCli([...args, "--json"], options)]);
   assert.equal(shown.code, 0, shown.stderr);
   assert.match(shown.stdout, /--- prompt\nYou are processing one item[\s\S]*Write about cat_1\./);

@@ -18,16 +18,16 @@ const COMMAND = ["fanout", "cats.csv", "--instruction", "about {name}", "--outpu
 
 async function withTable(
   handler: MockHandler,
-  check: (tools: { folder: string; mock: MockResponses; output(): Promise<string> }) => Promise<void>,
+  check: (tools: { directory: string; mock: MockResponses; output(): Promise<string> }) => Promise<void>,
 ): Promise<void> {
-  const folder = await mkdtemp(path.join(tmpdir(), "procwire-wires-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "procwire-wires-"));
   const mock = await startMockResponses(handler);
   try {
-    await writeFile(path.join(folder, "cats.csv"), "name\nTom\nKit\n");
-    await check({ folder, mock, output: () => readFile(path.join(folder, "out.csv"), "utf8") });
+    await writeFile(path.join(directory, "cats.csv"), "name\nTom\nKit\n");
+    await check({ directory, mock, output: () => readFile(path.join(directory, "out.csv"), "utf8") });
   } finally {
     await mock.close();
-    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
+    await rm(directory, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 
@@ -35,15 +35,15 @@ suite("procwire fanout with other API dialects", () => {
   test("a Chat Completions server answers a table, selected by --api or by its URL", async () => {
     await withTable(
       (request) => chatReport(request, { ok: request.item?.itemId }),
-      async ({ folder, mock, output }) => {
+      async ({ directory, mock, output }) => {
         const named = await runCli([...COMMAND, "--api", "chat"], {
-          cwd: folder,
+          cwd: directory,
           env: { OPENAI_BASE_URL: mock.url },
         });
         assert.equal(named.code, 0, named.stderr);
         assert.match(await output(), /""ok"":""row-2""/);
         const { code, stderr } = await runCli([...COMMAND, "--fresh"], {
-          cwd: folder,
+          cwd: directory,
           env: { OPENAI_BASE_URL: `${mock.url}/chat/completions` },
         });
         assert.equal(code, 0, stderr);
@@ -58,9 +58,9 @@ suite("procwire fanout with other API dialects", () => {
         "tools" in request.body
           ? { type: "status", status: 400, body: { error: { message: "m does not support tools" } } }
           : chatSays(JSON.stringify(reportArguments(request, { ok: true }))),
-      async ({ folder, mock, output }) => {
+      async ({ directory, mock, output }) => {
         const { code, stderr } = await runCli([...COMMAND, "--api", "chat", "--concurrency", "1"], {
-          cwd: folder,
+          cwd: directory,
           env: { OPENAI_BASE_URL: mock.url },
         });
         assert.equal(code, 0, stderr);
@@ -73,9 +73,9 @@ suite("procwire fanout with other API dialects", () => {
   test("a server with the Anthropic dialect answers a table, with the key of Anthropic", async () => {
     await withTable(
       (request) => messagesCall("toolu_1", "report_agent_job_result", reportArguments(request, { ok: true })),
-      async ({ folder, mock, output }) => {
+      async ({ directory, mock, output }) => {
         const { code, stderr } = await runCli([...COMMAND, "--api", "anthropic"], {
-          cwd: folder,
+          cwd: directory,
           env: { ANTHROPIC_BASE_URL: new URL(mock.url).origin, ANTHROPIC_API_KEY: "a-key" },
         });
         assert.equal(code, 0, stderr);
@@ -90,15 +90,15 @@ suite("procwire fanout with other API dialects", () => {
   test("request flags reach the API, and `jobs retry --model` calls another model", async () => {
     await withTable(
       (request) => (request.body.model === "other" ? report(request) : says("no")),
-      async ({ folder, mock }) => {
+      async ({ directory, mock }) => {
         const env = { OPENAI_BASE_URL: mock.url };
-        await writeFile(path.join(folder, "body.json"), '{"metadata":{"a":"b"}}');
+        await writeFile(path.join(directory, "body.json"), '{"metadata":{"a":"b"}}');
         const first = await runCli(
           [
             ...[...COMMAND, "--max-attempts", "1", "--temperature", "0.5", "--max-output-tokens", "99"],
             ...["--extra-body", "@body.json", "--header", "X-Team: cats", "--service-tier", "flex"],
           ],
-          { cwd: folder, env },
+          { cwd: directory, env },
         );
         assert.equal(first.code, 1, first.stderr);
         const seen = mock.requests[0];
@@ -108,7 +108,7 @@ suite("procwire fanout with other API dialects", () => {
         assert.equal(seen?.body.service_tier, "flex");
         assert.equal(seen?.headers["x-team"], "cats");
         const id = /procwire jobs retry (\w+)/.exec(first.stderr)?.[1] ?? "";
-        const retried = await runCli(["jobs", "retry", id, "--model", "other"], { cwd: folder, env });
+        const retried = await runCli(["jobs", "retry", id, "--model", "other"], { cwd: directory, env });
         assert.equal(retried.code, 0, retried.stderr);
         assert.equal(mock.requests.at(-1)?.body.model, "other");
         assert.equal(mock.requests.at(-1)?.body.temperature, 0.5);

@@ -4,7 +4,7 @@ import { chmodSync, writeFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import fc from "fast-check";
 import type { WalkParams } from "../../src/files/file-system.ts";
-import { MAX_WALK_ANSWER_BYTES, walk } from "../../src/files/walk.ts";
+import { MAX_WALK_RESPONSE_BYTES, walk } from "../../src/files/walk.ts";
 import { NOT_FOUND, refusal, Scratch } from "./scratch.ts";
 
 const wide = { maxDepth: 10, maxDirectories: 100, maxEntries: 100, followDirectorySymlinks: false };
@@ -152,7 +152,7 @@ test("limits the size of the response for long names", async (t) => {
   const result = await walk({ path: scratch.uri(), options: { ...wide, maxDepth: 64, maxEntries: 50_000 } });
   assert.equal(result.truncated, true);
   assert.ok(result.entries.length > 100);
-  assert.ok(result.entries.reduce((sum, { path }) => sum + path.length, 0) <= MAX_WALK_ANSWER_BYTES);
+  assert.ok(result.entries.reduce((sum, { path }) => sum + path.length, 0) <= MAX_WALK_RESPONSE_BYTES);
 });
 
 test("returns names of any bytes as URIs, sorted by their bytes", async (t) => {

@@ -1,9 +1,13 @@
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { once } from "node:events";
+import { writeFileSync } from "node:fs";
 import { type AddressInfo, createServer, Socket } from "node:net";
+import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import type { ByteStream } from "../../src/forward/byte-stream.ts";
-import { connectTcp } from "../../src/forward/tcp-streams.ts";
+import { connectAddress, connectTcp, listenAddress } from "../../src/forward/tcp-streams.ts";
+import { scratchDirectory } from "../support/servers/serve.ts";
 import { until } from "../support/system/until.ts";
 
 const nothing = { data: () => undefined, end: () => undefined, close: () => undefined };
@@ -66,4 +70,38 @@ test("resets a stream whose last bytes are unsent when it is closed with a reaso
   stream.close("lost");
   peer.resume();
   await wasReset();
+});
+
+test("a stream of a Unix socket closes with a reason on either side, and the listener continues", async () => {
+  using scratch = scratchDirectory();
+  const path = join(scratch.path, "socket");
+  const listener = await listenAddress({ path }, (accepted) => accepted.close("refused"));
+  using _ = { [Symbol.dispose]: () => listener.close() };
+  for (let count = 0; count < 2; count++) {
+    const stream = await connectAddress({ path }, new AbortController().signal);
+    const closed = Promise.withResolvers<void>();
+    stream.open({ data: () => undefined, end: () => stream.end(), close: () => closed.resolve() });
+    await closed.promise;
+    const left = await connectAddress({ path }, new AbortController().signal);
+    left.close("the client leaves");
+  }
+  assert.equal(listener.port, 0);
+});
+
+test("a Unix socket replaces that of a process that has ended, and no other file", async () => {
+  using scratch = scratchDirectory();
+  const [dead, file, live] = ["dead", "file", "live"].map((name) => join(scratch.path, name)) as [
+    string,
+    string,
+    string,
+  ];
+  const leaves = `require("net").createServer().listen(${JSON.stringify(dead)}, () => process.kill(process.pid, "SIGKILL"))`;
+  spawnSync(process.execPath, ["-e", leaves]);
+  const listen = (path: string) => listenAddress({ path }, (accepted) => accepted.close(null));
+  const replaced = await listen(dead);
+  writeFileSync(file, "mine");
+  await assert.rejects(listen(file), { code: "EADDRINUSE" });
+  const first = await listen(live);
+  await assert.rejects(listen(live), { code: "EADDRINUSE" });
+  for (const listener of [replaced, first]) listener.close();
 });

@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { StartParams } from "../../src/exec/exec-process.ts";
 import type { ConnectedHost, ExecHost } from "../../src/host/exec-host.ts";
 import { HostPool } from "../../src/host/host-pool.ts";
+import { type NetworkChoice, parseNetworkWords } from "../../src/tools/network/network-rules.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 
 /** A fake host whose connection tests can cut and restore; no command runs on it. */
@@ -12,6 +14,7 @@ class FakeHost implements ExecHost {
   reachable = true;
   alive = true;
   sandboxes: string[] = [];
+  onStart: (params: StartParams) => void = () => undefined;
 
   constructor(name: string) {
     this.name = name;
@@ -23,7 +26,10 @@ class FakeHost implements ExecHost {
     this.alive = true;
     return {
       backend: {
-        start: () => Promise.reject(new Error("nothing runs here")),
+        start: (params) => {
+          this.onStart(params);
+          return Promise.reject(new Error("nothing runs here"));
+        },
         list: async () => [],
       },
       cwd: "/",
@@ -104,4 +110,33 @@ test("closes its connections with the pool", async () => {
     hosts.map((host) => host.closes),
     [1, 0],
   );
+});
+
+test("narrows the network of one agent, and rejects network rules that a host cannot enforce", async () => {
+  const host = new FakeHost("a");
+  host.sandboxes = ["bubblewrap", "managed-network"];
+  const network: NetworkChoice = {
+    type: "managed",
+    layers: [{ fallback: "deny", allow: ["**.a.test"], ask: [], deny: [], ports: null }],
+  };
+  await using hostPool = new HostPool({ hosts: [host], sandbox: "read-only", network });
+  const starts: StartParams[] = [];
+  host.onStart = (params) => starts.push(params);
+  const words = parseNetworkWords(["allow:b.a.test,other.test"], "column `net`");
+  for (const narrower of [null, words]) {
+    const { tools, close } = await hostPool.openTools(undefined, undefined, narrower);
+    const exec = tools.find((tool) => tool.definition.name === "exec_command");
+    await exec?.call({ cmd: "x", login: false });
+    await close();
+  }
+  assert.deepEqual(
+    starts.map(({ networkProxy, enforceManagedNetwork }) => [networkProxy?.proxy.domains, enforceManagedNetwork]),
+    [
+      [{ "**.a.test": "allow" }, true],
+      [{ "b.a.test": "allow" }, true],
+    ],
+  );
+  host.sandboxes = ["bubblewrap"];
+  host.alive = false;
+  await assert.rejects(hostPool.openTools(), /network rules are not available: the host cannot enforce them/);
 });

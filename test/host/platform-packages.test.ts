@@ -12,11 +12,11 @@ const PLATFORM = "linux-arm64";
 const NAME = `@procwire/${PLATFORM}`;
 
 /** Creates a directory with the files of a platform package, each containing `text`. */
-function nativeFolder(folder: string, text: string, manifest?: object): string {
-  mkdirSync(folder, { recursive: true });
-  for (const name of NATIVE_FILES) writeFileSync(join(folder, name), text);
-  if (manifest) writeFileSync(join(folder, "package.json"), JSON.stringify(manifest));
-  return folder;
+function nativeDirectory(directory: string, text: string, manifest?: object): string {
+  mkdirSync(directory, { recursive: true });
+  for (const name of NATIVE_FILES) writeFileSync(join(directory, name), text);
+  if (manifest) writeFileSync(join(directory, "package.json"), JSON.stringify(manifest));
+  return directory;
 }
 
 /** Packs a directory named `package` like `npm pack`. */
@@ -53,10 +53,10 @@ cp "${place.path}/npm/$file" "$5/"
     place[Symbol.dispose]();
   });
   const open = (from?: string) => new PlatformPackages({ from, clone, log: (text) => said.push(text) });
-  const textIn = (folder: string) => readFileSync(join(folder, "supervisor"), "utf8");
+  const textIn = (directory: string) => readFileSync(join(directory, "supervisor"), "utf8");
   const publish = (manifest: object, text: string) =>
     packed(
-      join(nativeFolder(join(place.path, text, "package"), text, manifest), ".."),
+      join(nativeDirectory(join(place.path, text, "package"), text, manifest), ".."),
       join(place.path, "npm", `procwire-${PLATFORM}${VERSION}.tgz`),
     );
 
@@ -68,23 +68,23 @@ cp "${place.path}/npm/$file" "$5/"
     assert.deepEqual(said, [`asking npm for ${NAME}@${VERSION}`]);
 
     mkdirSync(join(clone, "release"));
-    const release = nativeFolder(join(place.path, "released", "package"), "packed", own);
+    const release = nativeDirectory(join(place.path, "released", "package"), "packed", own);
     packed(join(release, ".."), join(clone, "release", `procwire-${PLATFORM}-${VERSION}.tgz`));
     assert.equal(textIn(await packages.native(PLATFORM)), "packed");
 
-    const built = nativeFolder(join(clone, "prebuild", "out", PLATFORM), "built");
+    const built = nativeDirectory(join(clone, "prebuild", "out", PLATFORM), "built");
     assert.equal(textIn(await packages.native(PLATFORM)), "built");
     // Older than the sources, so it would behave differently from this clone.
     utimesSync(join(built, "procwire.node"), 900, 900);
     assert.equal(textIn(await packages.native(PLATFORM)), "packed");
 
-    const named = nativeFolder(join(place.path, "named"), "named", own);
+    const named = nativeDirectory(join(place.path, "named"), "named", own);
     using byName = open(named);
     assert.equal(textIn(await byName.native(PLATFORM)), "named");
     using byTarball = open(join(clone, "release", `procwire-${PLATFORM}-${VERSION}.tgz`));
     assert.equal(textIn(await byTarball.native(PLATFORM)), "packed");
-    using byFolder = open(join(clone, "release"));
-    assert.equal(textIn(await byFolder.native(PLATFORM)), "packed");
+    using byDirectory = open(join(clone, "release"));
+    assert.equal(textIn(await byDirectory.native(PLATFORM)), "packed");
     assert.equal(said.length, 1, "npm is asked last");
   });
 
@@ -94,7 +94,7 @@ cp "${place.path}/npm/$file" "$5/"
       [{ name: NAME, version: "0.0.1" }, `is ${NAME} 0.0.1; expected ${NAME} ${VERSION}`],
       [{}, `is no package ; expected ${NAME}`],
     ] as const) {
-      using packages = open(nativeFolder(join(place.path, "other"), "other", manifest));
+      using packages = open(nativeDirectory(join(place.path, "other"), "other", manifest));
       await assert.rejects(packages.native(PLATFORM), (error: Error) => error.message.includes(reason));
     }
     writeFileSync(join(place.path, "text.tgz"), "no tarball");
@@ -116,9 +116,9 @@ cp "${place.path}/npm/$file" "$5/"
 
   test("takes Node from the named directory, otherwise this version or the newest of its major version from npm", async () => {
     const node = (version: string) => {
-      const folder = join(place.path, version, "package", "bin");
-      mkdirSync(folder, { recursive: true });
-      writeFileSync(join(folder, "node"), version);
+      const directory = join(place.path, version, "package", "bin");
+      mkdirSync(directory, { recursive: true });
+      writeFileSync(join(directory, "node"), version);
       return join(place.path, version);
     };
     const [line] = process.versions.node.split(".");
@@ -138,13 +138,13 @@ cp "${place.path}/npm/$file" "$5/"
 
   test("removes its temporary files", async () => {
     publish({ name: NAME, version: VERSION }, "npm");
-    let folder: string;
+    let directory: string;
     {
       using packages = open();
-      folder = await packages.native(PLATFORM);
-      assert.ok(existsSync(folder));
+      directory = await packages.native(PLATFORM);
+      assert.ok(existsSync(directory));
     }
-    assert.ok(!existsSync(folder));
-    assert.ok(!existsSync(dirname(folder)));
+    assert.ok(!existsSync(directory));
+    assert.ok(!existsSync(dirname(directory)));
   });
 });

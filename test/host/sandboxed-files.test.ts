@@ -18,16 +18,16 @@ import { until } from "../support/system/until.ts";
 const skip =
   availableSandboxes().length === 0 ? "bubblewrap cannot run here: install it and allow user namespaces" : false;
 
-let folder = "";
+let directory = "";
 let server: ExecServer;
 let caller: JsonRpcChannel;
 
 before(async () => {
   // Outside of /tmp, which workspace-write makes writable.
-  folder = mkdtempSync(join(process.cwd(), ".walled-files-"));
-  process.once("exit", () => rmSync(folder, { recursive: true, force: true, maxRetries: 20 }));
-  mkdirSync(join(folder, "workspace"));
-  writeFileSync(join(folder, "outside.txt"), "untouched");
+  directory = mkdtempSync(join(process.cwd(), ".walled-files-"));
+  process.once("exit", () => rmSync(directory, { recursive: true, force: true, maxRetries: 20 }));
+  mkdirSync(join(directory, "workspace"));
+  writeFileSync(join(directory, "outside.txt"), "untouched");
   server = new ExecServer(createLocalHost());
   const [ours, theirs] = memoryConnectionPair();
   void server.accept(theirs);
@@ -56,8 +56,8 @@ const workspaceWrite = () => {
       },
       network: "restricted",
     },
-    cwd: uriFromPath(join(folder, "workspace")),
-    workspaceRoots: [uriFromPath(join(folder, "workspace"))],
+    cwd: uriFromPath(join(directory, "workspace")),
+    workspaceRoots: [uriFromPath(join(directory, "workspace"))],
     windowsSandboxLevel: "disabled",
   };
 };
@@ -70,7 +70,7 @@ const write = (path: string, text: string) =>
   });
 
 test("writes and reads a file of the workspace in the sandbox", { skip }, async () => {
-  const path = join(folder, "workspace", "new.txt");
+  const path = join(directory, "workspace", "new.txt");
   await write(path, "hello");
   assert.equal(readFileSync(path, "utf8"), "hello");
   const { dataBase64 } = await caller.call("fs/readFile", {
@@ -81,7 +81,7 @@ test("writes and reads a file of the workspace in the sandbox", { skip }, async 
 });
 
 test("reads a file outside the workspace but denies writing and removing it", { skip }, async () => {
-  const path = join(folder, "outside.txt");
+  const path = join(directory, "outside.txt");
   const { dataBase64 } = await caller.call("fs/readFile", {
     path: uriFromPath(path),
     sandbox: workspaceWrite(),
@@ -99,21 +99,21 @@ test("reads a file outside the workspace but denies writing and removing it", { 
 
 test("denies writing through a link out of the workspace", { skip }, async () => {
   const { symlinkSync } = await import("node:fs");
-  symlinkSync("../outside.txt", join(folder, "workspace", "link.txt"));
-  await assert.rejects(write(join(folder, "workspace", "link.txt"), "changed"), {
+  symlinkSync("../outside.txt", join(directory, "workspace", "link.txt"));
+  await assert.rejects(write(join(directory, "workspace", "link.txt"), "changed"), {
     message: "Read-only file system (os error 30)",
   });
-  assert.equal(readFileSync(join(folder, "outside.txt"), "utf8"), "untouched");
+  assert.equal(readFileSync(join(directory, "outside.txt"), "utf8"), "untouched");
 });
 
 test("keeps the order of sandboxed changes", { skip }, async () => {
-  const path = join(folder, "workspace", "ordered.txt");
+  const path = join(directory, "workspace", "ordered.txt");
   await Promise.all(Array.from({ length: 20 }, (_, i) => write(path, `version ${i}`)));
   assert.equal(readFileSync(path, "utf8"), "version 19");
 });
 
 test("uses no sandbox for a request without restrictions", async () => {
-  const path = join(folder, "plain.txt");
+  const path = join(directory, "plain.txt");
   await caller.call("fs/writeFile", {
     path: uriFromPath(path),
     dataBase64: "aGk=",
@@ -126,7 +126,7 @@ test("rejects opening a file handle with a sandbox instead of opening it unsandb
   await assert.rejects(
     caller.call("fs/open", {
       handleId: "h",
-      path: uriFromPath(join(folder, "outside.txt")),
+      path: uriFromPath(join(directory, "outside.txt")),
       sandbox: workspaceWrite(),
     }),
     { code: -32602, message: "sandbox intent cannot be enforced on this executor" },
@@ -136,7 +136,7 @@ test("rejects opening a file handle with a sandbox instead of opening it unsandb
 test("serves more sandbox requests than inner servers are allowed", {
   skip,
 }, async () => {
-  const path = uriFromPath(join(folder, "outside.txt"));
+  const path = uriFromPath(join(directory, "outside.txt"));
   // Inner servers of earlier tests, which exit meanwhile.
   const before = innerServers();
   // With a stopped clock no inner server ends for idleness.
@@ -148,8 +148,8 @@ test("serves more sandbox requests than inner servers are allowed", {
   try {
     const scopes = [{}, {}];
     for (let at = 0; at < 8; at++) {
-      mkdirSync(join(folder, "workspace", `root-${at}`));
-      const workspaceRoots = [uriFromPath(join(folder, "workspace", `root-${at}`))];
+      mkdirSync(join(directory, "workspace", `root-${at}`));
+      const workspaceRoots = [uriFromPath(join(directory, "workspace", `root-${at}`))];
       const inside = await files.forSandbox({ ...workspaceWrite(), workspaceRoots }, scopes[at % 2] ?? {});
       const { dataBase64 } = await inside.call("fs/readFile", { path });
       assert.equal(new TextDecoder().decode(dataBase64), "untouched");
@@ -162,7 +162,7 @@ test("serves more sandbox requests than inner servers are allowed", {
 });
 
 test("starts no inner server for a request after close", { skip }, async () => {
-  const path = uriFromPath(join(folder, "outside.txt"));
+  const path = uriFromPath(join(directory, "outside.txt"));
   const before = innerServers();
   // Closed before the first request is handled, while the first inner server starts, and before it is used.
   for (const turns of [0, 1, 5, 50]) {
@@ -186,11 +186,11 @@ test("starts no inner server for a request after close", { skip }, async () => {
 test("rejects a request beyond the limit with the number and accepts it later", {
   skip,
 }, async () => {
-  const path = join(folder, "workspace", "busy.txt");
+  const path = join(directory, "workspace", "busy.txt");
   writeFileSync(path, "seen");
   const read = (at: number) => {
-    const roots = [join(folder, "workspace"), join(folder, "workspace", `busy-${at}`)];
-    mkdirSync(join(folder, "workspace", `busy-${at}`), { recursive: true });
+    const roots = [join(directory, "workspace"), join(directory, "workspace", `busy-${at}`)];
+    mkdirSync(join(directory, "workspace", `busy-${at}`), { recursive: true });
     const sandbox = { ...workspaceWrite(), workspaceRoots: roots.map(uriFromPath) };
     return caller.call("fs/readFile", { path: uriFromPath(path), sandbox });
   };
@@ -204,6 +204,25 @@ test("rejects a request beyond the limit with the number and accepts it later", 
     /too many sandboxes with file requests in flight: this session may have 4 at once; await the response/,
   );
   assert.equal(new TextDecoder().decode((await read(4)).dataBase64), "seen");
+});
+
+test("the sandboxes of one principal leave sandboxes for another principal", { skip }, async () => {
+  const files = new SandboxedFiles({
+    maskedPaths: new MaskedPaths([]),
+    cap: { perOwner: 4, total: 4 },
+    maxPerPrincipal: 1,
+  });
+  const path = uriFromPath(join(directory, "outside.txt"));
+  const read = async (ownerId: string) =>
+    (await files.forSandbox(workspaceWrite(), { ownerId })).call("fs/readFile", { path });
+  const answers = await Promise.allSettled([read("alice"), read("alice"), read("bob")]);
+  assert.deepEqual(
+    answers.map(({ status }) => status),
+    ["fulfilled", "rejected", "fulfilled"],
+  );
+  assert.match(String(answers[1]?.status === "rejected" && answers[1].reason), /this principal may have 1 at once/);
+  await read("alice");
+  await files.close();
 });
 
 /** Returns the inner servers below this process. */

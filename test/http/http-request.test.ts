@@ -6,7 +6,7 @@ import { withDeadline } from "../../src/async/deadline.ts";
 import { HttpRequests, type HttpRequestsOptions, MAX_DELTA_BYTES } from "../../src/http/http-request.ts";
 import type { HttpBodyDelta, HttpHeaderParam, HttpRequestParams } from "../../src/protocol/http-schemas.ts";
 import { ManualClock } from "../support/manual-clock.ts";
-import { settle } from "../support/system/settle.ts";
+import { flushEventLoop } from "../support/system/flush-event-loop.ts";
 
 type Handler = (request: IncomingMessage, response: ServerResponse, body: string) => void;
 
@@ -263,7 +263,7 @@ test("applies the timeout to the response and the body", async (t) => {
   ]);
   const slow = get(`${url}/body`, { timeoutMs: 200 });
   await sent.promise;
-  await settle();
+  await flushEventLoop();
   await Promise.all([
     assert.rejects(slow, {
       code: -32603,

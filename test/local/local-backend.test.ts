@@ -54,6 +54,25 @@ describe("LocalBackend", { skip: NO_ADDON }, () => {
       await assert.rejects(start(backend, "true", params), isError(code, message), JSON.stringify(params));
   });
 
+  test("keeps names unique among live processes and lists names and labels", async () => {
+    await using backend = createLocalBackend();
+    const api = await start(backend, "read line", { pipeStdin: true, name: "api", labels: { team: "x" } });
+    const [listed] = await backend.list();
+    assert.deepEqual([listed?.name, listed?.labels], ["api", { team: "x" }]);
+    const inUse = `name \`api\` is in use by process ${api.processId}; end that process, or choose another name`;
+    await assert.rejects(start(backend, "true", { name: "api" }), isError(-32600, inUse));
+    const invalid = (message: RegExp) => ({ code: "EINVAL", message });
+    await assert.rejects(start(backend, "true", { name: "Api" }), invalid(/^invalid name `Api`/));
+    await assert.rejects(start(backend, "true", { labels: { "a b": "" } }), invalid(/^invalid label key `a b`/));
+    await api.terminate();
+    // The exit frees the name, and follows the kill.
+    await api.wait();
+    await assert.rejects(start(backend, "true", { name: "api", cwd: "/missing" }), isError(-32603, /os error 2/));
+    const starts = [1, 2, 3].map(() => start(backend, "sleep 300", { name: "api" }));
+    const settled = await Promise.allSettled(starts);
+    assert.deepEqual(settled.map(({ status }) => status).sort(), ["fulfilled", "rejected", "rejected"]);
+  });
+
   test("rejects every sandbox request without a sandbox resolver", async () => {
     await using backend = new LocalBackend(nodePlatform("disabled by a test"), { isLibrary: true });
     await assert.rejects(
@@ -105,6 +124,7 @@ describe("LocalBackend", { skip: NO_ADDON }, () => {
           child: { file, argv: [file, ...argv], env: { ...env, SANDBOXED: "1" }, descriptors: [] },
           sandboxType: "linuxSeccomp",
           isDenial: ({ exitCode }) => exitCode === 13,
+          resources: { network: false, mountPoints: [], pins: [] },
           started: (pid) => calls.push(pid),
           ended: async () => void calls.push("ended"),
         };

@@ -21,7 +21,15 @@ const replaced = (functions: Partial<NativeAddon>): NativeAddon => ({ ...addon()
 describe("the addon", { skip: NO_ADDON }, () => {
   test("exports exactly the names that its type declares", () => {
     assert.deepEqual(Object.keys(addon()).sort(), Object.keys(new NativeAddon()).sort());
-    const values = ["processEntryFields", "resourceLimits", "segmentEntries", "segmentLayout", "supervisorMessages"];
+    const values = [
+      "processEntryFields",
+      "resourceLimits",
+      "segmentEntries",
+      "segmentLayout",
+      "supervisorMessages",
+      "tokenKinds",
+      "treeFailures",
+    ];
     for (const [name, member] of Object.entries(addon()))
       assert.equal(typeof member, values.includes(name) ? "object" : "function", name);
   });

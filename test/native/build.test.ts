@@ -97,15 +97,18 @@ describe("native/build.mjs", {
   test("builds each target once, and again only after a source changes", () => {
     const place = copy("stamped");
     const env = fakeCompiler(place);
-    assert.equal(build(place, env), "procwire: built build/procwire.node, build/watchdog, build/supervisor\n");
-    assert.equal(calls(place), 3);
+    assert.equal(
+      build(place, env),
+      "procwire: built build/procwire.node, build/watchdog, build/supervisor, build/sandbox-listeners\n",
+    );
+    assert.equal(calls(place), 4);
     assert.equal(build(place, env), "");
-    assert.equal(calls(place), 3);
+    assert.equal(calls(place), 4);
     writeFileSync(join(place, "native", "net", "byte-codec.cc"), "\n", { flag: "a" });
     assert.match(build(place, env), /built/);
-    assert.equal(calls(place), 6);
+    assert.equal(calls(place), 8);
     rmSync(join(place, "native", "build", "watchdog"));
     assert.match(build(place, env), /built/);
-    assert.equal(calls(place), 9);
+    assert.equal(calls(place), 12);
   });
 });

@@ -14,6 +14,7 @@ import { nativeSpawn } from "../../src/native/native-process.ts";
 import { nativeCodec, nativeListener } from "../../src/native/native-sockets.ts";
 import type { Message } from "../../src/protocol/envelope.ts";
 import { routeMessage } from "../../src/server/rpc/route-message.ts";
+import { tcpPort } from "../support/servers/websocket-server.ts";
 import { repetitions } from "../support/system/repetitions.ts";
 import { addon } from "./started.ts";
 
@@ -40,7 +41,7 @@ interface Joined {
 /** `received` came while the socket was not known to carry frames. */
 async function join(options: { received?: Buffer; paused?: boolean; maxQueuedBytes?: number } = {}): Promise<Joined> {
   const accepted = new Promise<AcceptedSocket>((resolve) => waiting.push(resolve));
-  const client = connect(listener.port, "127.0.0.1");
+  const client = connect(tcpPort(listener), "127.0.0.1");
   client.on("error", () => undefined);
   const [socket] = await Promise.all([accepted, once(client, "connect")]);
   const { received = Buffer.alloc(0) } = options;
@@ -207,7 +208,8 @@ describe("a native socket", () => {
         open: (socket) => socket.bytes(bytes),
         ...silent,
       },
-      { label: "test", role: "server", maxMessageBytes: MAX_MESSAGE_BYTES, codec: nativeCodec(native) },
+      // Parses messages of every size at once.
+      { label: "test", role: "server", maxMessageBytes: MAX_MESSAGE_BYTES, codec: nodeByteCodec },
     );
     plain.open((event) => events.push(summary(event)));
     return events;

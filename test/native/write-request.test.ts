@@ -10,6 +10,7 @@ import { FrameWriter } from "../../src/connection/websocket-frames.ts";
 import { nativeListener } from "../../src/native/native-sockets.ts";
 import type { Message } from "../../src/protocol/envelope.ts";
 import { routeMessage } from "../../src/server/rpc/route-message.ts";
+import { tcpPort } from "../support/servers/websocket-server.ts";
 import { addon, NO_ADDON } from "./started.ts";
 
 describe("parseWriteRequest", { skip: NO_ADDON }, () => {
@@ -33,7 +34,7 @@ describe("parseWriteRequest", { skip: NO_ADDON }, () => {
   async function byBytes(texts: readonly string[]): Promise<unknown[]> {
     const accepted = Promise.withResolvers<AcceptedSocket>();
     const listener = await nativeListener(addon())({ host: "127.0.0.1", port: 0 }, accepted.resolve);
-    const client = connect(listener.port, "127.0.0.1");
+    const client = connect(tcpPort(listener), "127.0.0.1");
     const [socket] = await Promise.all([accepted.promise, once(client, "connect")]);
     socket.start({ bytes: () => undefined, end: () => undefined });
     const found: unknown[] = [];

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
-import { dirname, join, resolve } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { tarball } from "../../scripts/build/pack-all.ts";
+import { clientTarball, tarball } from "../../scripts/build/pack-all.ts";
 import { PLATFORMS } from "../../scripts/build/platforms.ts";
 import { InstalledProject } from "./installed-project.ts";
 
@@ -18,9 +18,9 @@ function tool(path: string, ...args: string[]): { status: number | null; output:
 }
 
 describe("the packed packages", () => {
-  for (const platform of [null, ...PLATFORMS]) {
-    const path = tarball(platform);
-    test(`pass publint: ${platform?.name ?? "procwire"}`, () => {
+  const packed = [clientTarball(), ...[null, ...PLATFORMS].map(tarball)];
+  for (const path of packed) {
+    test(`pass publint: ${basename(path)}`, () => {
       const { status, output } = tool("publint/src/cli.js", "run", path, "--strict");
       assert.ok(status === 0 && /All good!/.test(output), output);
     });

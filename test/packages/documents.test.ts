@@ -1,19 +1,21 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { readFileSync, symlinkSync } from "node:fs";
 import { createServer, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join, resolve } from "node:path";
 import { describe, test } from "node:test";
-import { tarball } from "../../scripts/build/pack-all.ts";
+import { clientTarball, RELEASE, tarball } from "../../scripts/build/pack-all.ts";
 import { PLATFORMS } from "../../scripts/build/platforms.ts";
-import { DocumentTerminal, documentedCommands } from "../support/system/document-commands.ts";
+import { DocumentTerminal, documentedCommands, quickStart } from "../support/system/document-commands.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
 import { PackageRegistry } from "./package-registry.ts";
 
 const NPM_SETTINGS = {
   npm_config_userconfig: process.env.npm_config_userconfig ?? "",
   npm_config_cache: process.env.npm_config_cache ?? "",
+  // npm needs the certificate authority of a proxy, if this host has one.
+  NODE_EXTRA_CA_CERTS: process.env.NODE_EXTRA_CA_CERTS ?? "",
 };
 /** The real npm, since a script of the same name precedes it on the PATH. */
 const NPM = execFileSync("sh", ["-c", "command -v npm"], { encoding: "utf8" }).trim();
@@ -24,7 +26,11 @@ const has = (name: string) => spawnSync(name, ["--version"]).status === 0;
  * directory.
  */
 const npmWith = (registry: string) => `
-for word; do shift; [ "$word" != procwire ] || word='file:${resolve(tarball(null))}'; set -- "$@" "$word"; done
+for word; do
+  shift
+  if [ "$word" = procwire ]; then set -- "$@" 'file:${resolve(tarball(null))}' 'file:${resolve(clientTarball())}'
+  else set -- "$@" "$word"; fi
+done
 exec '${NPM}' --prefer-offline '--@procwire:registry=${registry}' --prefix="$(case "$*" in *--global*) echo "$HOME/global";; *) pwd;; esac)" "$@"`;
 
 describe("the documents' commands about packages", { timeout: 900_000 }, () => {
@@ -41,7 +47,7 @@ describe("the documents' commands about packages", { timeout: 900_000 }, () => {
         const ran = await type(command);
         assert.equal(ran.code, 0, `${command}\n${ran.shown}`);
       }
-    assert.equal((await type("command -v procwire")).shown.trim(), join(terminal.folder, "global/bin/procwire"));
+    assert.equal((await type("command -v procwire")).shown.trim(), join(terminal.directory, "global/bin/procwire"));
     const [run = "", start = "", ...more] = documentedCommands("docs/install.md", "procwire start");
     assert.deepEqual(more, []);
     assert.match((await type(run)).shown, /^Linux /);
@@ -55,30 +61,44 @@ describe("the documents' commands about packages", { timeout: 900_000 }, () => {
     assert.deepEqual(none, []);
     const compiled = await type(compile);
     assert.equal(compiled.code, 0, compiled.shown);
-    assert.ok(readFileSync(join(terminal.folder, "node_modules/procwire/native/build/procwire.node")).length > 0);
+    assert.ok(readFileSync(join(terminal.directory, "node_modules/procwire/native/build/procwire.node")).length > 0);
   });
 
   test("README.md and docs/install.md: a fresh clone installs and serves, and its quick start works", {
     skip: skipUnless(has("git") && has("c++"), "there is no git or no C++ compiler"),
   }, async () => {
     await using terminal = new DocumentTerminal({ env: NPM_SETTINGS });
-    execFileSync("git", ["clone", "-q", "--no-local", resolve("."), join(terminal.folder, "clone")]);
-    const [start = "", test = "", ...more] = documentedCommands("README.md", "npm start");
-    assert.deepEqual([...more, ...documentedCommands("docs/install.md", "npm ci")], [start]);
-    // The other documented command runs this test.
-    assert.equal(test, "npm ci && npm test");
+    execFileSync("git", ["clone", "-q", "--no-local", resolve("."), join(terminal.directory, "clone")]);
+    const [install = "", path = "", ...more] = documentedCommands("README.md", "npm ci");
+    assert.deepEqual([...more, ...documentedCommands("docs/install.md", "npm ci")], [install, path]);
+    const installed = await terminal.type(`cd clone && ${install}`);
+    assert.equal(installed.code, 0, installed.shown);
+    const [, start = ""] = /In one terminal, start a server with `(.*?)`/.exec(readFileSync("README.md", "utf8")) ?? [];
     const urlPattern = /--connect (ws:\/\/127\.0\.0\.1:\d+) --/;
-    const server = await terminal.begin(`cd clone && ${start}`, urlPattern, 400_000);
+    const server = await terminal.begin(`cd clone && ${path} && ${start}`, urlPattern);
     const [, url = ""] = urlPattern.exec(server.shown) ?? [];
-    const text = readFileSync("README.md", "utf8");
-    const [, quickStart = ""] = /^## Quick start\n\n```sh\n([\s\S]*?)^```$/m.exec(text) ?? [];
-    assert.match(quickStart, /procwire run/);
     const walked = await terminal.type(
-      `cd clone && PATH="$PWD/bin:$PATH" && set -eu -o pipefail\n${quickStart.replaceAll("ws://127.0.0.1:7070", url)}`,
+      `cd clone && ${path} && set -eu -o pipefail\n${quickStart().replaceAll("ws://127.0.0.1:7070", url)}`,
     );
     assert.equal(walked.code, 0, walked.shown);
-    assert.match(walked.shown, /^Linux .*HELLO\n\d+ \d+\nmade\n/s);
+    assert.match(walked.shown, /^Linux .*HELLO\n\d+ \d+\n[a-z0-9]{12}\nmade\n/s);
     await server.interrupt();
+  });
+
+  test("docs/install.md: the tarballs install together without a registry", async () => {
+    await using terminal = new DocumentTerminal({
+      env: NPM_SETTINGS,
+      programs: { npm: `exec '${NPM}' --offline "$@"` },
+    });
+    symlinkSync(resolve(RELEASE), join(terminal.directory, "release"));
+    const [install = "", ...more] = documentedCommands("docs/install.md", "npm install ./release");
+    assert.deepEqual(more, []);
+    const ran = await terminal.type(install.replace("linux-x64", `linux-${process.arch}`));
+    assert.equal(ran.code, 0, ran.shown);
+    const program =
+      'import("procwire").then((names) => console.log(typeof names.ExecServerClient, typeof names.ExecServer))';
+    const { shown } = await terminal.type(`node -e '${program}'; ls node_modules/@procwire`);
+    assert.deepEqual(shown.trim().split(/\s+/), ["function", "function", `linux-${process.arch}`]);
   });
 
   test("docs/install.md: the packaging commands are scripts of this clone, and publishing uploads each package", async () => {
@@ -103,8 +123,8 @@ describe("the documents' commands about packages", { timeout: 900_000 }, () => {
       assert.deepEqual(more, []);
       const ran = await terminal.type(`cd '${resolve(".")}' && ${publish}`);
       assert.equal(ran.code, 0, ran.shown);
-      assert.deepEqual(published.slice(0, -1).sort(), PLATFORMS.map(({ name }) => `@procwire/${name}`).sort());
-      assert.equal(published.at(-1), "procwire", "the main package is the last one");
+      assert.deepEqual(published.slice(0, -2).sort(), PLATFORMS.map(({ name }) => `@procwire/${name}`).sort());
+      assert.deepEqual(published.slice(-2), ["procwire-client", "procwire"], "a package follows its dependencies");
     } finally {
       registry.closeAllConnections();
       registry.close();

@@ -14,7 +14,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { promisify } from "node:util";
-import { tarball } from "../../scripts/build/pack-all.ts";
+import { clientTarball, tarball } from "../../scripts/build/pack-all.ts";
 import { PackageRegistry } from "./package-registry.ts";
 
 /** Programs on the PATH: no compiler. */
@@ -23,6 +23,8 @@ const PROGRAMS = ["sh", "uname", "readlink", "test", "cat"];
 export interface ProjectOptions {
   /** More arguments of `npm install`. */
   npmArgs?: readonly string[];
+  /** Packages of the project, by name, as tarballs. Default: `procwire` and `procwire-client`, on which it depends. */
+  tarballs?: Readonly<Record<string, string>>;
   optionalDependencies?: Record<string, string>;
   /** Returns the command prefix that runs Node; called once the packages are installed. */
   node?: (project: string) => readonly string[];
@@ -53,7 +55,11 @@ export class InstalledProject implements AsyncDisposable {
     const manifest = {
       private: true,
       type: "module",
-      dependencies: { procwire: `file:${resolve(tarball(null))}` },
+      dependencies: Object.fromEntries(
+        Object.entries(options.tarballs ?? { procwire: tarball(null), "procwire-client": clientTarball() }).map(
+          ([name, packed]) => [name, `file:${resolve(packed)}`],
+        ),
+      ),
       optionalDependencies: options.optionalDependencies ?? {},
     };
     writeFileSync(join(path, "package.json"), JSON.stringify(manifest));

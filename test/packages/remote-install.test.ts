@@ -24,7 +24,7 @@ describe("--install on an arm64 host", {
     t.after(() => host.stop());
     const run = (...words: string[]) =>
       runCli(["run", "--connect", host.url, "--wait", "20", ...words], {
-        cwd: host.place.folder,
+        cwd: host.place.directory,
         env: {
           PATH: host.path,
           npm_config_userconfig: process.env.npm_config_userconfig ?? "",

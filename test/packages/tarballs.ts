@@ -1,4 +1,7 @@
 import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 
 export interface PackedManifest {
   name: string;
@@ -17,4 +20,14 @@ export function filesIn(path: string): string[] {
 
 export function manifestIn(path: string): PackedManifest {
   return JSON.parse(execFileSync("tar", ["-xzOf", path, "package/package.json"], { encoding: "utf8" }));
+}
+
+/** Extracts a package's tarball. `path` is the package's directory; disposal removes it. */
+export function extract(tarball: string): Disposable & { path: string } {
+  const directory = mkdtempSync(join(tmpdir(), "procwire-extracted-"));
+  execFileSync("tar", ["-xzf", tarball, "-C", directory]);
+  return {
+    path: join(directory, "package"),
+    [Symbol.dispose]: () => rmSync(directory, { recursive: true, force: true, maxRetries: 10 }),
+  };
 }

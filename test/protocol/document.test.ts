@@ -2,16 +2,16 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
 import { PROTOCOL_DOCUMENT, protocolDocument } from "../../scripts/docs/protocol-doc.ts";
-import { clientNotifications, methods, serverNotifications } from "../../src/protocol/methods.ts";
+import { clientNotifications, methods, serverNotifications, serverRequests } from "../../src/protocol/methods.ts";
 
 describe("PROTOCOL.md", () => {
   test("matches the method table; `npm run protocol` rewrites it", () => {
     assert.equal(readFileSync(PROTOCOL_DOCUMENT, "utf8"), protocolDocument());
   });
 
-  test("describes every method and every notification, each once", () => {
+  test("describes every method, request of the server and notification, each once", () => {
     const document = protocolDocument();
-    for (const name of Object.keys({ ...methods, ...serverNotifications, ...clientNotifications })) {
+    for (const name of Object.keys({ ...methods, ...serverRequests, ...serverNotifications, ...clientNotifications })) {
       assert.equal(document.split(`\n### ${name}\n`).length, 2, name);
     }
   });

@@ -9,6 +9,7 @@ import {
   CHUNK_TAIL,
   decodeOutputNotification,
   encodeError,
+  encodeListing,
   encodeNotification,
   encodeRequest,
   encodeResponse,
@@ -163,6 +164,11 @@ describe("messages without a chunk", () => {
           ...{ type: "notification", method, params: json },
         });
         assert.deepEqual(parse(encodeResponse(id, value)), { type: "response", id, result: json });
+        for (const others of [{}, { others: json }])
+          assert.equal(
+            encodeListing(id, JSON.stringify([json, json]).slice(1, -1), others),
+            encodeResponse(id, { entries: [json, json], ...others }),
+          );
         assert.deepEqual(parse(encodeError(id, error)), { type: "error", id, error });
       }),
     );

@@ -81,7 +81,7 @@ describe("decode errors with the texts of the reference server", () => {
 
   test("list the known variants for an unknown variant", () => {
     assert.equal(problem(enumOf("a"), "x"), "unknown variant `x`, expected `a`");
-    assert.equal(problem(enumOf("a", "b"), "x"), "unknown variant `x`, expected one of `a`, `b`");
+    assert.equal(problem(enumOf("a", "b"), "x"), "unknown variant `x`, expected `a` or `b`");
     const shape = taggedUnion("T", { one: { n: u64 }, two: {} });
     assert.equal(problem(shape, { type: "three" }), "unknown variant `three`, expected one of `one`, `two`");
     assert.equal(problem(shape, {}), "missing field `type`");

@@ -113,3 +113,16 @@ test("names the actual and the expected type of a wrong value", () => {
   const permissions = { type: "managed", file_system: entries, network: "enabled" };
   rejects({ permissions, windowsSandboxLevel: "disabled" }, "invalid type: map, expected a sequence");
 });
+
+test("requests a sandbox for a managed network even if the profile restricts nothing", () => {
+  for (const permissions of [
+    { type: "disabled" },
+    { type: "external", network: "enabled" },
+    { type: "managed", file_system: { type: "unrestricted" }, network: "enabled" },
+  ]) {
+    const request = { permissions, windowsSandboxLevel: "disabled" };
+    const parsed = parseSandboxRequest(request, { hasManagedNetwork: true });
+    assert.ok(parsed.type === "sandboxed", permissions.type);
+    assert.deepEqual([parsed.files, parsed.network], [{ type: "unrestricted" }, true]);
+  }
+});

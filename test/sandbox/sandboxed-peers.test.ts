@@ -111,7 +111,7 @@ describe("SandboxedPeerDetector", () => {
     peers.add(process.pid);
     for (const peerName of ["192.0.2.7:4000", "2001:db8::1:4000"])
       assert.equal(peers.isSandboxed({ peerName, localPort: 1 }), false);
-    assert.equal(peers.isSandboxed({ peerName: "unix", localPort: 0 }), false);
+    assert.equal(peers.isSandboxed({ peerName: "unix", localPort: null }), false);
   });
 
   test("reports a TCP peer with an unknown address as sandboxed", async () => {

@@ -78,6 +78,7 @@ for (const arch of ["x64", "arm64"] as const) {
   const calls = ARCHES[arch];
   const on = seccompFilter({ network: true, arch });
   const off = seccompFilter({ network: false, arch });
+  const managed = seccompFilter({ network: false, isManaged: true, arch });
   const evaluateCall = (program: Uint8Array, number: number, ...args: bigint[]) =>
     evaluate(program, { number, arch: calls.audit, args });
 
@@ -87,6 +88,22 @@ for (const arch of ["x64", "arm64"] as const) {
     for (const family of [1n, 2n, 40n]) assert.equal(evaluateCall(on, calls.socket, family), ALLOW);
     // The kernel reads an int and ignores the upper half.
     assert.equal(evaluateCall(off, calls.socket, 0x1_0000_0001n), "EPERM");
+  });
+
+  test(`${arch}: allows only TCP and UDP sockets and connected pairs in a managed network`, () => {
+    for (const flags of [0n, 0x800n, 0x80800n]) {
+      for (const family of [2n, 10n]) {
+        for (const type of [1n, 2n]) assert.equal(evaluateCall(managed, calls.socket, family, type | flags), ALLOW);
+        // SOCK_RAW, SOCK_RDM, SOCK_SEQPACKET, SOCK_PACKET.
+        for (const type of [3n, 4n, 5n, 10n])
+          assert.equal(evaluateCall(managed, calls.socket, family, type | flags), "EPERM", `${type}`);
+      }
+      for (const family of [0n, 1n, 16n, 17n, 38n, 40n, 42n, 0x1_0000_0001n])
+        assert.equal(evaluateCall(managed, calls.socket, family, 1n | flags), "EPERM", `${family}`);
+      assert.equal(evaluateCall(managed, calls.socketpair, 1n, 1n | flags), ALLOW);
+      assert.equal(evaluateCall(managed, calls.socketpair, 1n, 2n | flags), "EPERM");
+    }
+    assert.equal(evaluateCall(managed, calls.read), ALLOW);
   });
 
   test(`${arch}: allows only pairs of connected Unix sockets without network access`, () => {

@@ -4,7 +4,7 @@ import { ProtocolError, RequestError } from "../../src/protocol/errors.ts";
 import type { ServerNotification } from "../../src/protocol/methods.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { FakeHost } from "../support/servers/fake-host.ts";
-import { settle } from "../support/system/settle.ts";
+import { flushEventLoop } from "../support/system/flush-event-loop.ts";
 
 function setup() {
   const host = new FakeHost();
@@ -57,12 +57,12 @@ describe("an in-process connection", () => {
     void started.then(() => {
       hasResponse = true;
     });
-    while (!host.processes.has("p")) await settle();
+    while (!host.processes.has("p")) await flushEventLoop();
     host.process("p").print("hi");
     if (!hasResponse) assert.deepEqual(received, []);
     await started;
-    await settle();
-    await settle();
+    await flushEventLoop();
+    await flushEventLoop();
     assert.deepEqual(received, [
       {
         method: "process/output",
@@ -77,7 +77,7 @@ describe("an in-process connection", () => {
     const { sessionId } = await first.connection.call("initialize", { clientName: "x" });
     first.connection.initialized();
     await first.connection.call("process/start", start);
-    await settle();
+    await flushEventLoop();
     first.connection.close();
     assert.deepEqual(first.ends, [null]);
     host.process("p").print("missed");

@@ -1,12 +1,14 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { FileSystem } from "../../src/files/file-system.ts";
-import { localFileSystem } from "../../src/files/local-file-system.ts";
+import { createLocalFileSystem } from "../../src/files/local-file-system.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { FakeHost } from "../support/servers/fake-host.ts";
 import { memoryWire, startParams, WireClient } from "../support/servers/raw-connection.ts";
 import { scratchDirectory } from "../support/servers/serve.ts";
-import { settle } from "../support/system/settle.ts";
+import { flushEventLoop } from "../support/system/flush-event-loop.ts";
+
+const localFileSystem = createLocalFileSystem();
 
 async function setup(host = new FakeHost()) {
   const server = new ExecServer(host);
@@ -43,7 +45,7 @@ describe("request order", () => {
       terminate: client.request("process/terminate", { processId: "p" }),
       status: client.request("environment/status"),
     });
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(arrived, ["status"]);
     gate.resolve();
     await client.until("all responses", () => arrived.length === 9);
@@ -126,13 +128,13 @@ describe("request order", () => {
     const host = new FakeHost();
     const { client, ready } = await setup(Object.assign(host, { files: async () => slow }));
     client.raw(JSON.stringify({ id: 50, method: "fs/writeFile", params: { path, dataBase64: base64("first") } }));
-    await settle();
+    await flushEventLoop();
     assert.equal(writes, 1);
     await client.close();
-    await settle();
+    await flushEventLoop();
     await using next = await ready({ resumeSessionId: client.sessionId });
     const second = next.request("fs/writeFile", { path, dataBase64: base64("second") });
-    await settle();
+    await flushEventLoop();
     assert.equal(writes, 1);
     gate.resolve();
     assert.deepEqual((await second).result, {});

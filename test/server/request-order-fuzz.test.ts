@@ -1,4 +1,4 @@
-import { settle } from "../support/system/settle.ts";
+import { flushEventLoop } from "../support/system/flush-event-loop.ts";
 /** Many requests at once that depend on each other: of two sessions, for the same few processes, at hosts that make them wait. */
 
 import assert from "node:assert/strict";
@@ -92,9 +92,9 @@ class Run {
       else await this.#happen(each);
     }
     this.#letGo();
-    await settle();
+    await flushEventLoop();
     await this.#host.clock.advance(60_000);
-    await settle();
+    await flushEventLoop();
     for (const { client, id, what } of this.#sent)
       if (!client.isEnded)
         assert.ok(
@@ -170,7 +170,7 @@ class Run {
         return;
       }
       default:
-        await settle();
+        await flushEventLoop();
     }
   }
 

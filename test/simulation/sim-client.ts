@@ -105,6 +105,8 @@ export class SimClient {
           clock: clock.view(this.name),
           newId: () => `${this.name}.${++this.#ids}`,
           logLimits,
+          // The simulated programs belong to one session.
+          reconnect: { newSession: false },
           ...(resumeSessionId !== null && { resumeSessionId, takeOver: true }),
           onConnectionState: (state) => {
             trace.add(`${this.name} is ${state.type}`);

@@ -1,4 +1,5 @@
 import type { Clock, Timer } from "../../src/async/clock.ts";
+import { runPromiseReactions } from "./system/promise-reactions.ts";
 
 interface ManualTimer {
   readonly at: number;
@@ -40,7 +41,7 @@ export class ManualClock implements Clock {
   async advance(ms: number): Promise<void> {
     const until = this.#now + ms;
     for (;;) {
-      await runPromiseReactions();
+      await runPromiseReactions(10);
       const next = this.#firstTimer();
       if (!next || next.at > until) break;
       this.#timers.delete(next);
@@ -48,7 +49,7 @@ export class ManualClock implements Clock {
       next.fn();
     }
     this.#now = until;
-    await runPromiseReactions();
+    await runPromiseReactions(10);
   }
 
   #firstTimer(): ManualTimer | null {
@@ -62,8 +63,4 @@ export class ManualClock implements Clock {
   get pendingTimers(): number {
     return this.#timers.size;
   }
-}
-
-async function runPromiseReactions(): Promise<void> {
-  for (let tick = 0; tick < 10; tick++) await Promise.resolve();
 }

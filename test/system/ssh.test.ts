@@ -1,11 +1,14 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { readdirSync, readFileSync, statSync } from "node:fs";
+import { type AddressInfo, connect, createServer } from "node:net";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { after, before, describe, test } from "node:test";
 import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { carryThroughCuts } from "../support/faults/cut-pipe.ts";
 import { LoopbackSshd, SKIP_WITHOUT_SSHD } from "../support/servers/loopback-sshd.ts";
-import { runCli } from "../support/servers/run-cli.ts";
+import { runCli, startCli } from "../support/servers/run-cli.ts";
 import { until } from "../support/system/until.ts";
 
 const OPTIONS = { timeout: 600_000, skip: SKIP_WITHOUT_SSHD };
@@ -22,7 +25,7 @@ describe("a host behind a real sshd", OPTIONS, () => {
     await sshd?.stop();
   });
   const cli = (...args: string[]) =>
-    runCli(args, { cwd: sshd.place.folder, env: { PATH: sshd.path }, stdin: "typed\n" });
+    runCli(args, { cwd: sshd.place.directory, env: { PATH: sshd.path }, stdin: "typed\n" });
 
   test("runs a command like a local command, on a server that starts on demand", async () => {
     const words = ["--connect", sshd.url, "--wait", "20", "--", "sh", "-c", "cat; echo problem >&2; exit 7"];
@@ -45,6 +48,28 @@ describe("a host behind a real sshd", OPTIONS, () => {
     });
   });
 
+  test("forwards ports, sockets and SOCKS5 like ssh, on a server that starts on demand", async (t) => {
+    const service = createServer((socket) => socket.end("hello")).listen(0, "127.0.0.1");
+    await once(service, "listening");
+    t.after(() => service.close());
+    const { port } = service.address() as AddressInfo;
+    const there = join(sshd.place.directory, "there.sock");
+    const running = startCli(
+      ["forward", "--connect", sshd.url, "-L", `0:127.0.0.1:${port}`, "-R", `${there}:127.0.0.1:${port}`, "-D", "0"],
+      { cwd: sshd.place.directory, env: { PATH: sshd.path } },
+    );
+    await until("it listens", () => running.stderr.includes("SOCKS5"), running.ended);
+    const [local = "", , socks = ""] = running.stderr.split("\n");
+    const portOf = (line: string) => Number(/127\.0\.0\.1:(\d+)/.exec(line)?.[1]);
+    assert.equal(await text(connect(portOf(local), "127.0.0.1")), "hello");
+    assert.equal(await text(connect(there)), "hello");
+    const client = connect(portOf(socks), "127.0.0.1");
+    client.write(Uint8Array.of(5, 1, 0, 5, 1, 0, 3, 9, ...Buffer.from("localhost"), port >> 8, port & 255));
+    assert.match(await text(client), /hello$/);
+    running.child.kill("SIGINT");
+    assert.equal((await running.ended).code, 0);
+  });
+
   test("reports ssh's own message when it cannot connect", async () => {
     const { code, stderr } = await cli("run", "--connect", "ssh://127.0.0.1:1", "--", "true");
     assert.equal(code, 125);
@@ -59,7 +84,7 @@ describe("a host behind a real sshd", OPTIONS, () => {
     t.after(() => bare.stop());
     const run = (...words: string[]) =>
       runCli(["run", "--connect", bare.url, "--wait", "20", "--install", ...words, "--", "sh", "-c", "echo $0 ran"], {
-        cwd: bare.place.folder,
+        cwd: bare.place.directory,
         env: { PATH: bare.path },
       });
     const prompted = await run();
@@ -68,7 +93,11 @@ describe("a host behind a real sshd", OPTIONS, () => {
     assert.deepEqual(readdirSync(bare.home), []);
     const copied = await run("--yes");
     assert.deepEqual([copied.code, copied.stdout], [0, "sh ran\n"], copied.stderr);
-    assert.match(copied.stderr, /^procwire: copying \d+ MB to 127\.0\.0\.1:\d+:~\/\.local\/share\/procwire\n$/);
+    const steps = copied.stderr.replace(/^procwire: copied \d+%\n/gm, "").split("\n");
+    assert.match(steps[0] ?? "", /^procwire: copying \d+ MB to 127\.0\.0\.1:\d+:~\/\.local\/share\/procwire$/);
+    assert.equal(steps[1], "procwire: copied; the host checks the copy");
+    assert.match(steps[2] ?? "", /^procwire: installed procwire in 127\.0\.0\.1:\d+:~\/\.local\/share\/procwire$/);
+    assert.deepEqual(steps.slice(3), [""]);
     const { ino, mtimeMs } = statSync(join(bare.home, ".local/share/procwire"));
     const again = await run("--yes");
     assert.deepEqual([again.code, again.stdout, again.stderr], [0, "sh ran\n", ""]);

@@ -37,7 +37,7 @@ export class ScriptedBackend implements ExecBackend {
     }
     if (params.argv[2] === EXPOSURE_SCRIPT) {
       const [workdir = "", ...roots] = params.argv.slice(4);
-      const paths = [...roots, ":home", "/h", ":workdir", workdir, ":end"];
+      const paths = [...roots.map((root) => `=${root}`), ":home", "=/h", ":workdir", `=${workdir}`, ":end"];
       process.print(paths.map((path) => `${path}\0`).join(""));
       process.end(0);
       return process;
@@ -139,6 +139,11 @@ export class ScriptedProcess implements ExecProcess {
   }
 
   async resize(): Promise<void> {}
+
+  async kill(signal = "SIGTERM"): Promise<boolean> {
+    await this.signal(signal);
+    return true;
+  }
 
   async signal(name: string): Promise<void> {
     this.input.push(`<${name}>`);

@@ -30,15 +30,20 @@ export class AnthropicBatches extends HttpBatches implements BatchApi {
 
   /**
    * Finds a batch by its creation time. The results of an ended batch prove whether it belongs to the file. A batch
-   * without results is returned if its size fits: the caller checks its results before they count.
+   * without results is returned if its size fits: the caller checks its results before they count. The file may lack
+   * rows, so the largest batch that fits is the most likely one; of equal batches, the oldest.
    */
-  async findFile({ name, sinceMs, rows, isNew }: BatchFileQuery, signal: AbortSignal): Promise<string | null> {
+  async findFile(query: BatchFileQuery, signal: AbortSignal): Promise<string | null> {
+    const { name, sinceMs, rows, isNew, usedIds } = query;
     if (isNew) return null;
     let likelyId: string | null = null;
+    let likelyCount = 1;
     for await (const batch of this.#list(sinceMs, signal)) {
       const id = asString(batch.id);
+      if (usedIds.has(id)) continue;
       if (batch.processing_status !== "ended") {
-        if (countRequests(batch) === rows) likelyId = id;
+        const count = countRequests(batch);
+        if (count >= likelyCount && count <= rows) [likelyId, likelyCount] = [id, count];
         continue;
       }
       for await (const line of this.http.lines(`${this.pathOf(id)}/results`, signal)) {

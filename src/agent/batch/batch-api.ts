@@ -32,6 +32,8 @@ export interface BatchFileQuery {
   rows: number;
   /** Whether no process has tried to upload the file yet. */
   isNew: boolean;
+  /** Ids of files that belong to other batch groups. */
+  usedIds: ReadonlySet<string>;
 }
 
 /** Dependencies of both kinds of batch APIs. */

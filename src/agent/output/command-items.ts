@@ -1,5 +1,7 @@
+import { formatTarget, reasonWords } from "../../tools/network/network-texts.ts";
 import type {
   ExecCommandEnd,
+  NetworkAccess,
   TerminalDriver,
   TerminalWaiting,
   UnifiedExecEvent,
@@ -43,6 +45,8 @@ export async function followCommands(
       if (item && event.end.type !== "closed") emitItem("item/completed", toEndedItem(item, event));
     } else if (event.type === "TerminalWaiting" || event.type === "TerminalDriver") {
       emitTerminalEvent(terminalEvent(event));
+    } else if (event.type === "NetworkAccess" && event.decision !== "allow") {
+      emitTerminalEvent(blockedEvent(event));
     }
   }
 }
@@ -62,6 +66,15 @@ function terminalEvent(event: TerminalWaiting | TerminalDriver): ToolEvent {
   return {
     json: JSON.stringify({ type: "terminal.waiting", ...session, ...fields }),
     line: `session ${event.sessionId} ${activity}${attachText}`,
+  };
+}
+
+/** Returns JSON for programs, and for users a line with the blocked target. */
+function blockedEvent({ sessionId, host, port, protocol, decision, reason }: NetworkAccess): ToolEvent {
+  const fields = { session_id: sessionId, host, port, protocol, decision, reason };
+  return {
+    json: JSON.stringify({ type: "network.blocked", ...fields }),
+    line: `session ${sessionId}: network blocked ${formatTarget({ host, port })} (${reasonWords(reason)})`,
   };
 }
 

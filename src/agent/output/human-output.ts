@@ -1,5 +1,6 @@
 import { type Clock, systemClock } from "../../async/clock.ts";
-import { printableText } from "../../base/printable-text.ts";
+import { userMessage } from "../../base/error-message.ts";
+import { printableText } from "../../base/text/printable-text.ts";
 import type { AgentNotification, ThreadItem } from "../agent-notification.ts";
 import { addUsage, totalTokens } from "../token-usage.ts";
 import type { TurnCompletedEvent } from "../turn-completion.ts";
@@ -98,11 +99,11 @@ export class HumanOutput implements RunOutput {
   }
 
   warning(message: string): void {
-    this.#status.line({ text: "warning:", style: "warning" }, ` ${message}`);
+    this.#status.line({ text: "warning:", style: "warning" }, ` ${userMessage(message)}`);
   }
 
   failure(message: string): void {
-    this.#status.line({ text: "error:", style: "bad" }, ` ${message}`);
+    this.#status.line({ text: "error:", style: "bad" }, ` ${userMessage(message)}`);
   }
 
   whenDrained(): Promise<void> {
@@ -140,7 +141,8 @@ function itemLines(item: ThreadItem): Line[] {
     case "reasoning":
       return [[HEADINGS.thinking], [{ text: item.text, style: "faint" }]];
     case "commandExecution": {
-      const lines = item.output.split("\n");
+      // Without an exit code the output is the error of the start.
+      const lines = (item.exitCode === null ? userMessage(item.output) : item.output).split("\n");
       const shown = lines.slice(0, MAX_SHOWN_LINES);
       if (lines.length > shown.length) shown.push(`… ${lines.length - shown.length} more lines`);
       const end = item.exitCode === null ? item.status : `exited ${item.exitCode}`;

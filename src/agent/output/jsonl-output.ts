@@ -1,4 +1,4 @@
-import { shellJoin } from "../../base/shell-join.ts";
+import { shellJoin } from "../../base/text/shell-join.ts";
 import type { AgentNotification, ItemProgress, ThreadItem } from "../agent-notification.ts";
 import { addUsage, usageFields } from "../token-usage.ts";
 import type { TurnCompletedEvent } from "../turn-completion.ts";

@@ -1,4 +1,4 @@
-import { printableLine, printableText } from "../../base/printable-text.ts";
+import { printableLine, printableText } from "../../base/text/printable-text.ts";
 import { type StyledText, styleText } from "./ansi-style.ts";
 import type { LineSink } from "./line-writer.ts";
 

@@ -1,21 +1,21 @@
 import { type Command, defineCommand, UsageError } from "../command.ts";
+import type { HelpPage } from "../help/help-page.ts";
 
 /*
- * The scripts read commands and options from `--help` of the installed program, so a new option needs no new script.
+ * The scripts read options from `procwire help --options COMMAND`, and all other words from `procwire help --candidates
+ * WORD...`, of the installed program. A new option or command needs no new script.
  */
 
-/** Pattern for sed: name and summary of a command in a line of `procwire --help`. */
-const COMMAND_PATTERN = String.raw`^  \([a-z][a-z-]*\)  *\(.*\)$`;
-/** Shell filter that prints the options of a help text: all options of each line that starts with an option. */
-const OPTIONS_FILTER = String.raw`sed -n 's/^ *\(-.*\)/\1/p' | sed 's/  .*//' | grep -o -e '--[a-z][a-z-]*'`;
-
-const BASH = String.raw`# bash completion of procwire: source <(procwire completion bash)
+const BASH = `# bash completion of procwire: source <(procwire completion bash)
 _procwire() {
   local current=${"$"}{COMP_WORDS[COMP_CWORD]} words
-  if [ "$COMP_CWORD" -eq 1 ]; then
-    words=$("${"$"}{COMP_WORDS[0]}" --help 2>/dev/null | sed -n 's/${COMMAND_PATTERN}/\1/p')
-  elif [[ $current == -* ]]; then
-    words=$("${"$"}{COMP_WORDS[0]}" "${"$"}{COMP_WORDS[1]}" --help 2>/dev/null | ${OPTIONS_FILTER})
+  local -a before
+  if [[ $current == -* ]]; then
+    words=$("${"$"}{COMP_WORDS[0]}" help --options "${"$"}{COMP_WORDS[@]:1:2}" 2>/dev/null)
+  else
+    # COMP_WORDS splits URLs at their colons.
+    read -ra before <<< "${"$"}{COMP_LINE:0:COMP_POINT-${"$"}{#current}}"
+    words=$("${"$"}{COMP_WORDS[0]}" help --candidates "${"$"}{before[@]:1}" 2>/dev/null | cut -f 1)
   fi
   # Without a match, bash completes file names.
   COMPREPLY=($(compgen -W "$words" -- "$current"))
@@ -27,12 +27,14 @@ const ZSH = String.raw`#compdef procwire
 # zsh completion of procwire: source <(procwire completion zsh)
 _procwire() {
   local -a found
-  if (( CURRENT == 2 )); then
-    found=("${"$"}{(@f)$($words[1] --help 2>/dev/null | sed -n 's/${COMMAND_PATTERN}/\1:\2/p')}")
-    _describe command found
-  elif [[ $words[CURRENT] == -* ]]; then
-    found=("${"$"}{(@f)$($words[1] $words[2] --help 2>/dev/null | ${OPTIONS_FILTER})}")
+  if [[ $words[CURRENT] == -* ]]; then
+    found=("${"$"}{(@f)$($words[1] help --options $words[2,3] 2>/dev/null)}")
     compadd -- $found
+    return
+  fi
+  found=("${"$"}{(@f)$($words[1] help --candidates "${"$"}{(@Q)words[2,CURRENT-1]}" 2>/dev/null | tr '\t' ':')}")
+  if [[ -n $found[1] ]]; then
+    _describe word found
   else
     _files
   fi
@@ -40,34 +42,41 @@ _procwire() {
 compdef _procwire procwire
 `;
 
-const FISH = String.raw`# fish completion of procwire: procwire completion fish | source
-function __procwire_commands
-  set -l words (commandline -opc)
-  $words[1] --help 2>/dev/null | sed -n 's/${COMMAND_PATTERN}/\1\t\2/p'
-end
+const FISH = `# fish completion of procwire: procwire completion fish | source
 function __procwire_options
   set -l words (commandline -opc)
-  $words[1] $words[2] --help 2>/dev/null | ${OPTIONS_FILTER}
+  $words[1] help --options $words[2..3] 2>/dev/null
 end
-complete -c procwire -n __fish_use_subcommand -f -a '(__procwire_commands)'
-complete -c procwire -n 'not __fish_use_subcommand; and string match -q -- "-*" (commandline -ct)' -f -a '(__procwire_options)'
+function __procwire_candidates
+  set -l words (commandline -opc)
+  $words[1] help --candidates $words[2..-1] 2>/dev/null
+end
+complete -c procwire -n __fish_use_subcommand -f
+complete -c procwire -n '__fish_seen_subcommand_from attach console help jobs kill logs ps share wait' -f
+complete -c procwire -n 'string match -q -- "-*" (commandline -ct)' -f -a '(__procwire_options)'
+complete -c procwire -n 'not string match -q -- "-*" (commandline -ct)' -k -a '(__procwire_candidates)'
 `;
 
 const SCRIPTS: Readonly<Record<string, string>> = { bash: BASH, zsh: ZSH, fish: FISH };
 
-const HELP = `Usage: procwire completion bash|zsh|fish
-
-Print a script that completes commands, options and file names in that shell.
-
-Examples:
-  source <(procwire completion bash)     # in ~/.bashrc
-  source <(procwire completion zsh)      # in ~/.zshrc, after compinit
-  procwire completion fish | source      # in ~/.config/fish/config.fish
-`;
+const HELP: HelpPage = {
+  usage: ["bash|zsh|fish"],
+  details: `The script completes commands, subcommands, options, names and handles of processes, fan-out jobs and file names. It asks
+    the server of --connect or PROCWIRE_CONNECT, or the server of \`procwire start\`.`,
+  options: {},
+  examples: [
+    ["source <(procwire completion bash)", "in ~/.bashrc"],
+    ["source <(procwire completion zsh)", "in ~/.zshrc, after compinit"],
+    ["procwire completion fish | source", "in ~/.config/fish/config.fish"],
+  ],
+};
 
 export const command: Command = defineCommand({
+  name: "completion",
   help: HELP,
   options: {},
+  complete: async ({ positionals }) =>
+    positionals.length > 0 ? [] : Object.keys(SCRIPTS).map((word) => ({ word, description: `script for ${word}` })),
 
   async run(_, [shell, ...others]) {
     const script = shell !== undefined && Object.hasOwn(SCRIPTS, shell) ? SCRIPTS[shell] : undefined;

@@ -1,25 +1,43 @@
 import { fstatSync } from "node:fs";
 import { Socket } from "node:net";
+import { hasErrorCode } from "../../base/error-code.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import { BRIDGE_READY_LINE } from "../../client/node/connect-url.ts";
+import { noServerMessage } from "../../host/connect-advice.ts";
 import { bridge } from "../../host/stdio-bridge.ts";
 import { connectUnix, connectUserServer, DEFAULT_IDLE_EXIT_SECONDS } from "../../host/user-server.ts";
 import { type Command, defineCommand, UsageError } from "../command.ts";
+import type { HelpPage } from "../help/help-page.ts";
 import { parsePositive } from "../options/parse-number.ts";
 import { forceExit } from "../support/forced-exit.ts";
 
-const HELP = `Usage: procwire connect [OPTIONS] [unix:///PATH]
-
-Bridge stdin and stdout to a server on this host; the remote side of --connect ssh://, docker:// and exec:. Without a path
-it uses the per-user server: it starts the server on demand, on a socket that only this user can reach. The server keeps
-running after this command and exits when it is idle. Its socket, lock and log are in /tmp/procwire-UID, or in
-PROCWIRE_RUNTIME_DIR, a directory of this user with mode 0700.
-
-Options:
-  --idle-exit SECONDS  idle time after which the per-user server exits (default: ${DEFAULT_IDLE_EXIT_SECONDS})
-`;
+const HELP: HelpPage = {
+  usage: ["[OPTIONS] [unix:///PATH]"],
+  details: `The remote side of --connect ssh://, docker:// and exec:. Without a path it uses the per-user server: it starts
+    the server on demand, on a socket that only this user can reach. The server keeps running after this command and exits
+    when it is idle. Its socket, lock and log are in /tmp/procwire-UID, or in PROCWIRE_RUNTIME_DIR, a directory of this user
+    with mode 0700. If another user owns /tmp/procwire-UID, they are in ~/.procwire/run.`,
+  options: {
+    "Per-user server": [
+      ["--idle-exit SECONDS", `idle time after which the server exits (default: ${DEFAULT_IDLE_EXIT_SECONDS})`],
+    ],
+  },
+  notes: "The options of --connect and its relatives: see `procwire help connect`.",
+  examples: [
+    [
+      "procwire run --connect 'exec:ssh build-host procwire connect' -- make test",
+      "through any command that reaches the host",
+    ],
+    ["procwire run --connect 'exec:kubectl exec -i pod -- procwire connect' -- ls", "in a pod"],
+    [
+      "ssh build-host procwire connect --idle-exit 60 unix:///run/procwire.sock",
+      "a server that another user started; speaks JSON-RPC",
+    ],
+  ],
+};
 
 export const command: Command = defineCommand({
+  name: "connect",
   help: HELP,
   options: { "idle-exit": { type: "string" } },
 
@@ -54,7 +72,8 @@ async function connectSocket(url: string): Promise<Socket> {
   try {
     return await connectUnix(url.slice("unix://".length));
   } catch (cause) {
-    throw new Error(`cannot connect to ${url}: ${errorMessage(cause)}`, { cause });
+    const isAbsent = hasErrorCode(cause, "ENOENT", "ECONNREFUSED");
+    throw new Error(isAbsent ? noServerMessage(url) : `cannot connect to ${url}: ${errorMessage(cause)}`, { cause });
   }
 }
 

@@ -1,38 +1,42 @@
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import path from "node:path";
-import { printableText } from "../../base/printable-text.ts";
+import { userMessage } from "../../base/error-message.ts";
+import { printableText } from "../../base/text/printable-text.ts";
 import type { CopyEndpoint, CopyFilesOptions, CopyResult } from "../../client/copy/copy-types.ts";
 import type { ExecServerClient } from "../../client/exec-server-client.ts";
 import { pathFromUri } from "../../protocol/path-uri.ts";
 import { type Command, UsageError } from "../command.ts";
+import type { HelpPage } from "../help/help-page.ts";
 import { defineServerCommand, openClient } from "../server-command.ts";
 import { forceExit } from "../support/forced-exit.ts";
 import { CopyProgress } from "../terminal/copy-progress.ts";
 
-const HELP = `Usage: procwire cp [OPTIONS] SOURCE... DESTINATION
+const HELP: HelpPage = {
+  usage: ["[OPTIONS] SOURCE... DESTINATION"],
+  details: `A path on the server starts with a colon; a relative path is resolved against the working directory of the server.
+    \`-\` is stdin or stdout.
 
-Copy files and directories to or from a server. A path on the server starts with a colon; a relative path is resolved
-against the working directory of the server. \`-\` is stdin or stdout.
-
-Each file is written atomically after its SHA-256 is verified. Modes and times are preserved. A directory is copied as
-DESTINATION, or into it if DESTINATION ends with \`/\` or there are several sources. Running the same command again skips
-existing files and resumes an interrupted file.
-
-Options:
-  --links HOW  symbolic links in a directory: keep, follow or skip; a SOURCE that is a link is followed (default: keep)
-  --checksum   compare existing files by content instead of size and time
-  -q, --quiet  do not show progress
-`;
-
-const NOTES = `
-Examples:
-  procwire cp app.tar :/srv/app.tar      to the server
-  procwire cp :/var/log/app ./logs       a directory from the server
-  tar c src | procwire cp - :/tmp/s.tar  from a stream
-
-Exit codes: 0 all copied, 1 some not copied, 130 interrupted
-`;
+    Each file is written atomically after its SHA-256 is verified. Modes and times are preserved. A directory is copied as
+    DESTINATION, or into it if DESTINATION ends with \`/\` or there are several sources. Running the same command again skips
+    existing files and resumes an interrupted file.`,
+  options: {
+    Copying: [
+      [
+        "--links HOW",
+        "symbolic links in a directory: keep, follow or skip; a SOURCE that is a link is followed (default: keep)",
+      ],
+      ["--checksum", "compare existing files by content instead of size and time"],
+      ["-q, --quiet", "do not show progress"],
+    ],
+  },
+  examples: [
+    ["procwire cp app.tar :/srv/app.tar", "to the server"],
+    ["procwire cp --checksum :/var/log/app ./logs", "a directory from the server"],
+    ["tar c src | procwire cp - :/tmp/s.tar", "from a stream"],
+  ],
+  exitCodes: "0 all copied, 1 some not copied, 130 interrupted",
+};
 
 const INTERRUPTED = 130;
 
@@ -40,8 +44,8 @@ const INTERRUPTED = 130;
 type CopyArgument = { type: "stream" } | { type: "local"; path: string } | { type: "remote"; path: string };
 
 export const command: Command = defineServerCommand({
+  name: "cp",
   help: HELP,
-  notes: NOTES,
   options: {
     links: { type: "string" },
     checksum: { type: "boolean" },
@@ -134,7 +138,7 @@ async function copyAll(
 
 function reportProblems({ problems }: CopyResult): boolean {
   for (const { path: file, message } of problems)
-    process.stderr.write(`procwire cp: ${printableText(`${file}: ${message}`)}\n`);
+    process.stderr.write(`procwire cp: ${printableText(`${file}: ${userMessage(message)}`)}\n`);
   return problems.length === 0;
 }
 

@@ -1,20 +1,26 @@
-import { errorMessage } from "../../base/error-message.ts";
-import { printableText } from "../../base/printable-text.ts";
+import { userMessage } from "../../base/error-message.ts";
+import { printableText } from "../../base/text/printable-text.ts";
 import { createLocalBackend } from "../../host/create-local-backend.ts";
+import { landlockVersion } from "../../host/native-support.ts";
 import { type Controller, createCgroup } from "../../local/tree/cgroups.ts";
 import { loadAddon } from "../../native/addon.ts";
 import { nativeFileCandidates } from "../../native/native-files.ts";
+import { LANDLOCK_FILES_ABI, LANDLOCK_SCOPES_ABI } from "../../sandbox/landlock-rules.ts";
 import { availableSandboxes, BUBBLEWRAP } from "../../sandbox/sandbox-probe.ts";
 import { type Command, defineCommand } from "../command.ts";
+import type { HelpPage } from "../help/help-page.ts";
 
-const HELP = `Usage: procwire doctor [--json]
-
-Check each part that procwire uses on this host and print how to fix failures. Exits with 1 if a required part is
-missing.
-
-Options:
-  --json  print one JSON object per line
-`;
+const HELP: HelpPage = {
+  usage: ["[--json]"],
+  details: "Checks each part that procwire uses on this host. Exits with 1 if a required part is missing.",
+  options: { Output: [["--json", "print one JSON object per line"]] },
+  examples: [
+    ["procwire doctor", "check this host"],
+    ["procwire doctor --json", "for programs"],
+    ["procwire run --connect ssh://build-host -- procwire doctor", "check another host"],
+  ],
+  exitCodes: "0 all required parts work, 1 a required part is missing",
+};
 
 /** The oldest Node that runs procwire. */
 const NODE_MAJOR = 24;
@@ -30,12 +36,20 @@ interface CheckResult {
 }
 
 export const command: Command = defineCommand({
+  name: "doctor",
   help: HELP,
   options: { json: { type: "boolean" } },
   takesArguments: false,
 
   async run(values) {
-    const results = [checkNode(), checkAddon(), await checkTerminals(), checkWatchdog(), checkBubblewrap()];
+    const results = [
+      checkNode(),
+      checkAddon(),
+      await checkTerminals(),
+      checkWatchdog(),
+      checkBubblewrap(),
+      checkLandlock(),
+    ];
     results.push(checkCgroup("memory", "memoryBytes", 2 ** 30), checkCgroup("pids", "processes", 1000));
     for (const result of results)
       process.stdout.write(values.json ? `${JSON.stringify(result)}\n` : formatResult(result));
@@ -87,7 +101,7 @@ async function checkTerminals(): Promise<CheckResult> {
     throw new Error(`the stdin of a command was not its terminal (exit code ${exitCode})`);
   } catch (error) {
     const fix = "fix the addon first; in a container, mount a devpts at /dev/pts with /dev/ptmx";
-    return failed(name, errorMessage(error), fix);
+    return failed(name, userMessage(error), fix);
   }
 }
 
@@ -105,6 +119,17 @@ function checkBubblewrap(): CheckResult {
   return failed(name, detail, "install the package `bubblewrap`; in a container, allow user namespaces");
 }
 
+function checkLandlock(): CheckResult {
+  const name = "landlock";
+  const abi = landlockVersion();
+  if (abi >= LANDLOCK_SCOPES_ABI)
+    return passed(name, `version ${abi}: rules for files, abstract sockets and signals of sandboxed commands`);
+  const limit = abi >= LANDLOCK_FILES_ABI ? "abstract sockets" : "files and abstract sockets";
+  const detail = abi === 0 ? "missing or disabled" : `version ${abi} cannot restrict ${limit}`;
+  const fix = "use Linux 6.12 or newer with `landlock` in its `lsm=` list; the sandbox works without it";
+  return failed(name, detail, fix);
+}
+
 /** Checks a limit of process trees with a value that every host accepts. */
 function checkCgroup(controller: Controller, limit: string, value: number): CheckResult {
   const name = `cgroup ${controller}`;
@@ -113,6 +138,6 @@ function checkCgroup(controller: Controller, limit: string, value: number): Chec
     return passed(name, `the limit ${limit} is enforced`);
   } catch (error) {
     const fix = `run as root, or with a delegated cgroup (systemd: Delegate=yes); until then the server rejects the limit ${limit}`;
-    return failed(name, errorMessage(error), fix);
+    return failed(name, userMessage(error), fix);
   }
 }

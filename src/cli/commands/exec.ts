@@ -11,7 +11,7 @@ import { shouldUseColor } from "../../agent/output/ansi-style.ts";
 import { HumanOutput } from "../../agent/output/human-output.ts";
 import { JsonlOutput } from "../../agent/output/jsonl-output.ts";
 import { latestThreadId, Rollout, readRollout, threadsDirectory } from "../../agent/rollout.ts";
-import { errorMessage } from "../../base/error-message.ts";
+import { userMessage } from "../../base/error-message.ts";
 import { OutputFile } from "../../files/output-file.ts";
 import type { HostPool } from "../../host/host-pool.ts";
 import type { ApprovalPolicy } from "../../tools/policy/approval.ts";
@@ -19,16 +19,44 @@ import { SandboxUnavailableError } from "../../tools/policy/sandbox-choice.ts";
 import type { Tool } from "../../tools/tool.ts";
 import { VERSION } from "../../version.ts";
 import { type Command, defineParsedCommand, UsageError } from "../command.ts";
+import {
+  BYPASS_FLAG,
+  EXEC_FLAGS,
+  EXEC_HELP,
+  EXEC_RESUME_HELP,
+  type ExecOptions,
+  parseExecOptions,
+  RESUME_FLAGS,
+} from "../options/agent/exec-options.ts";
 import { approvalPolicy } from "../options/approval-options.ts";
-import { BYPASS_FLAG, EXEC_HELP, type ExecOptions, parseExecOptions } from "../options/exec-options.ts";
+import { credentialsFromFlags } from "../options/credential-options.ts";
 import { openHostPool } from "../options/host-options.ts";
+import { asksAboutNetwork, networkFromFlags } from "../options/network-options.ts";
 import { InterruptedError, runInterruptible } from "../support/interruptible-run.ts";
 
-export const command: Command = defineParsedCommand({
-  help: () => EXEC_HELP,
-  parse: parseExecOptions,
-  run: (options) => runInterruptible((signal) => runExec(options, signal)),
+const run = (options: ExecOptions) => runInterruptible((signal) => runExec(options, signal));
+
+const resume: Command = defineParsedCommand({
+  name: "exec resume",
+  help: EXEC_RESUME_HELP,
+  options: { ...EXEC_FLAGS, ...RESUME_FLAGS },
+  parse: (argv) => parseExecOptions(["resume", ...argv]),
+  run,
 });
+
+const turn: Command = defineParsedCommand({
+  name: "exec",
+  help: EXEC_HELP,
+  options: EXEC_FLAGS,
+  parse: parseExecOptions,
+  run,
+});
+
+export const command: Command = {
+  ...turn,
+  subcommands: { resume: async () => resume },
+  run: (argv) => (argv[0] === "resume" ? resume.run(argv.slice(1)) : turn.run(argv)),
+};
 
 async function runExec(options: ExecOptions, signal: AbortSignal): Promise<number> {
   const config = await readConfig(options);
@@ -37,10 +65,18 @@ async function runExec(options: ExecOptions, signal: AbortSignal): Promise<numbe
   await using lastMessage =
     options.lastMessageFile === undefined ? null : await OutputFile.open(options.lastMessageFile);
   const api = openModelApi(process.env, config.api);
-  using prompt = options.ask ? await openApprovalPrompt() : null;
-  const approval = await approvalPolicy(options.rules, prompt?.policy);
+  const asksNetwork = asksAboutNetwork(options.network);
+  using prompt = options.ask || asksNetwork ? await openApprovalPrompt(options.ask ? "--ask" : "--network ask") : null;
+  const approval = await approvalPolicy(
+    options.rules,
+    options.ask ? prompt?.policy : undefined,
+    asksNetwork ? prompt?.policy : undefined,
+  );
+  const credentials = credentialsFromFlags(options.credential, approval, { isLocal: options.connect.length === 0 });
   await using hosts = await openHostPool({
     ...options,
+    network: networkFromFlags(options.network, approval, options.sandbox, credentials),
+    credentials: credentials.definitions,
     values: options.connectValues,
     approval,
     reopens: true,
@@ -65,6 +101,7 @@ async function runExec(options: ExecOptions, signal: AbortSignal): Promise<numbe
       images: options.images,
       outputSchema: options.outputSchema,
       maxTurns: options.maxTurns,
+      maxTurnsHint: "--max-turns N raises the limit",
       budgetTokens: options.budgetTokens,
       model: config.model,
       instructions: baseInstructions({ cwd, tools: true }),
@@ -107,7 +144,7 @@ function openThreadFile(home: string, warn: (message: string) => void) {
         rollout.append(item);
       } catch (error) {
         hasFailed = true;
-        warn(`the thread cannot be resumed later: ${errorMessage(error)}`);
+        warn(`the thread cannot be resumed later: ${userMessage(error)}`);
       }
     },
     [Symbol.dispose]: () => rollout?.[Symbol.dispose](),
@@ -115,13 +152,13 @@ function openThreadFile(home: string, warn: (message: string) => void) {
 }
 
 /** Opens an approval prompt on the controlling terminal, even if stdin and stdout are files. */
-async function openApprovalPrompt(): Promise<Disposable & { policy: ApprovalPolicy }> {
+async function openApprovalPrompt(flag: string): Promise<Disposable & { policy: ApprovalPolicy }> {
   const [{ askOnTerminal }, { openControllingTerminal }] = await Promise.all([
     import("../../tools/policy/ask-on-terminal.ts"),
     import("../terminal/controlling-terminal.ts"),
   ]);
   const terminal = openControllingTerminal();
-  if (!terminal) throw new UsageError("--ask requires a terminal");
+  if (!terminal) throw new UsageError(`${flag} requires a terminal`);
   return { policy: askOnTerminal(terminal), [Symbol.dispose]: () => terminal[Symbol.dispose]() };
 }
 

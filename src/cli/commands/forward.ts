@@ -1,78 +1,187 @@
-import { printableText } from "../../base/printable-text.ts";
+import { setTimeout as delay } from "node:timers/promises";
+import { errorMessage } from "../../base/error-message.ts";
+import { printableText } from "../../base/text/printable-text.ts";
 import type { ExecServerClient } from "../../client/exec-server-client.ts";
+import type { ForwardedPort } from "../../client/node/port-forward.ts";
+import { type ForwardAddress, formatAddress } from "../../forward/forward-address.ts";
 import { type Command, UsageError } from "../command.ts";
+import type { HelpPage } from "../help/help-page.ts";
+import { type ForwardSpec, parseDynamicSpec, parseForwardSpec } from "../options/forward-spec.ts";
 import { defineServerCommand, openClient } from "../server-command.ts";
 import { startAutoForward } from "../support/auto-forward.ts";
 import { forceExit } from "../support/forced-exit.ts";
 
-const HELP = `Usage: procwire forward [OPTIONS] PORT[:HOST:PORT]...
+const HELP: HelpPage = {
+  usage: ["[OPTIONS] [SPEC...]"],
+  details: `Forwards until interrupted. A SPEC is [BIND:]PORT:HOST:PORT as of ssh; HOST is resolved on the side of the target.
+    PORT alone forwards to the same port of localhost. The absolute path of a Unix socket can replace BIND:PORT or HOST:PORT.
+    A SPEC without a flag is a local forward.
 
-Forward local ports to the host of a server, until interrupted. PORT forwards to the same port there; PORT:HOST:PORT
-forwards to HOST as seen from the server. The server must run with --allow-forward. Open streams end when the connection to
-the server is lost; the ports work again after the reconnect.
+    A server that ssh:// or docker:// starts on demand allows all forwards, any other server those of its --allow-forward. Open
+    streams end when the connection to the server is lost; the ports work again after the reconnect, also with a restarted
+    server.`,
+  options: {
+    Forwarding: [
+      ["-L, --local SPEC", "listen on this host and forward to the host of the server; repeatable"],
+      ["-R, --reverse SPEC", "listen on the host of the server and forward to this host; repeatable"],
+      ["-D, --dynamic [BIND:]PORT", "run a SOCKS5 proxy on this host that connects from the server; repeatable"],
+      ["--forward auto", "also forward each port that a process of the session listens on; requires --session"],
+    ],
+  },
+  examples: [
+    ["procwire forward 8080", "local port 8080 to port 8080 of the server"],
+    ["procwire forward --connect ssh://build-host -L 5432:db.internal:5432 -D 1080", "a database, and a SOCKS5 proxy"],
+    ["procwire forward -R 9000:localhost:3000 -L 2375:/run/docker.sock", "a local service there, and a socket here"],
+  ],
+};
 
-Options:
-  -R, --reverse   listen on the server and forward to this host
-  --forward auto  also forward each port that a process of the session listens on; requires --session
-`;
+/** Delay before a reverse forward is opened again after a failure. */
+const REOPEN_DELAY_MS = 1000;
 
-const NOTES = `
-Examples:
-  procwire forward 8080                    local port 8080 to port 8080 of the server
-  procwire forward 5432:db.internal:5432   local port 5432 to a host that the server reaches
-  procwire forward -R 9000:localhost:3000  port 9000 of the server to local port 3000
-`;
-
-export interface ForwardSpec {
-  port: number;
-  target: { host: string; port: number };
+/** A forward to open: the check of the server's rules, and the function that listens and returns a line for the user. */
+interface PlannedForward {
+  /** Whether the server listens: the listener ends with its session. */
+  isReverse: boolean;
+  check(client: ExecServerClient): Promise<void>;
+  open(
+    client: ExecServerClient,
+    onRefused: (message: string) => void,
+  ): Promise<{ forward: ForwardedPort; line: string }>;
+  /** The forward, once it is open. */
+  opened?: ForwardedPort;
 }
 
 export const command: Command = defineServerCommand({
+  name: "forward",
   help: HELP,
-  notes: NOTES,
-  options: { reverse: { type: "boolean", short: "R" }, forward: { type: "string" } },
+  options: {
+    local: { type: "string", short: "L", multiple: true },
+    reverse: { type: "string", short: "R", multiple: true },
+    dynamic: { type: "string", short: "D", multiple: true },
+    forward: { type: "string" },
+  },
 
   async run(values, positionals) {
-    const specs = positionals.map(parseForwardSpec);
-    if (specs.length === 0 && values.forward === undefined)
-      throw new UsageError("no port given; expected PORT or PORT:HOST:PORT");
-    await using client = await openClient(values, ({ type }) => {
-      if (type === "reconnecting") logLine("connection lost, reconnecting");
+    const planned = [
+      ...positionals.map((text) => localForward(parseForwardSpec(text, "SPEC"))),
+      ...(values.local ?? []).map((text) => localForward(parseForwardSpec(text, "-L"))),
+      ...(values.reverse ?? []).map((text) => reverseForward(parseForwardSpec(text, "-R"))),
+      ...(values.dynamic ?? []).map((text) => dynamicForward(parseDynamicSpec(text))),
+    ];
+    if (planned.length === 0 && values.forward === undefined)
+      throw new UsageError("nothing to forward; give a SPEC such as 8080 or 8080:localhost:80, -L, -R or -D");
+    const end = Promise.withResolvers<void>();
+    // The command may fail, and close the client, before it waits.
+    end.promise.catch(() => undefined);
+    const reverse = planned.filter(({ isReverse }) => isReverse);
+    let onSessionLost = (): void => undefined;
+    await using client = await openClient(values, (state) => {
+      if (state.type === "reconnecting") logLine("connection lost, reconnecting");
+      if (state.type === "sessionLost") {
+        logLine(`session lost: ${state.reason}`);
+        onSessionLost();
+      }
+      if (state.type === "disconnected") end.reject(state.error);
     });
     await using _ = await startAutoForward(client, values.forward, "forward");
-    await using _ports = await openAll(client, specs, values.reverse === true);
-    await new Promise<void>((resolve) => {
-      for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => resolve());
-    });
+    await using ports = await openAll(client, planned);
+    onSessionLost = reopenAfterLoss(client, reverse, ports);
+    for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => end.resolve());
+    await end.promise;
     return forceExit(0);
   },
 });
 
-async function openAll(client: ExecServerClient, specs: ForwardSpec[], isReverse: boolean): Promise<AsyncDisposable> {
-  const { forwardPort, forwardPortBack } = await import("../../client/node/port-forward.ts");
-  const open = isReverse ? forwardPortBack : forwardPort;
-  const stack = new AsyncDisposableStack();
-  try {
-    for (const { port, target } of specs) {
-      const onRefused = (message: string) => logLine(`refused: ${message}`);
-      const forwarded = stack.use(await open(client, { port, target, onRefused }));
-      const [fromNote, toNote] = isReverse ? [" on the server", ""] : ["", " on the server"];
-      logLine(`127.0.0.1:${forwarded.port}${fromNote} forwards to ${target.host}:${target.port}${toNote}`);
-    }
-    return stack;
-  } catch (error) {
-    await stack.disposeAsync();
-    throw error;
-  }
+/** Opens all forwards, or none: a forward that the server rejects is reported before the first one listens. */
+async function openAll(client: ExecServerClient, planned: readonly PlannedForward[]): Promise<AsyncDisposableStack> {
+  for (const { check } of planned) await check(client);
+  await using stack = new AsyncDisposableStack();
+  for (const forward of planned) await openOne(client, forward, stack);
+  return stack.move();
 }
 
-export function parseForwardSpec(text: string): ForwardSpec {
-  const [, port, host, targetPort] = /^(\d{1,5})(?::(\[[^\]]+\]|[^:]+):(\d{1,5}))?$/.exec(text) ?? [];
-  const [own = 0, target = 0] = [port, targetPort ?? port].map(Number);
-  if (port === undefined || own > 65_535 || target < 1 || target > 65_535)
-    throw new UsageError(`invalid port \`${text}\`; expected PORT or PORT:HOST:PORT`);
-  return { port: own, target: { host: (host ?? "localhost").replace(/^\[|\]$/g, ""), port: target } };
+async function openOne(client: ExecServerClient, planned: PlannedForward, stack: AsyncDisposableStack): Promise<void> {
+  const { forward, line } = await planned.open(client, (message) => logLine(`refused: ${message}`));
+  planned.opened = stack.use(forward);
+  logLine(line);
+}
+
+/** Returns a function that opens the reverse forwards again after a loss of the session. Local forwards need no call. */
+function reopenAfterLoss(
+  client: ExecServerClient,
+  reverse: readonly PlannedForward[],
+  stack: AsyncDisposableStack,
+): () => void {
+  let losses = 0;
+  let isReopening = false;
+  const reopenAll = async () => {
+    for (let handled = 0; handled !== losses; ) {
+      handled = losses;
+      for (const forward of reverse)
+        while (handled === losses && !stack.disposed) {
+          try {
+            await openOne(client, forward, stack);
+            break;
+          } catch (error) {
+            logLine(`cannot forward: ${errorMessage(error)}`);
+          }
+          await delay(REOPEN_DELAY_MS);
+        }
+    }
+    isReopening = false;
+  };
+  return () => {
+    losses++;
+    // The library would open it again too, but once and without a line for the user.
+    for (const { opened } of reverse) void opened?.close();
+    if (isReopening || reverse.length === 0) return;
+    isReopening = true;
+    // Never rejects: every failure is logged.
+    void reopenAll();
+  };
+}
+
+function localForward({ listen, target }: ForwardSpec): PlannedForward {
+  return {
+    isReverse: false,
+    check: (client) => client.forwards.check(target),
+    async open(client, onRefused) {
+      const { forwardPort } = await import("../../client/node/port-forward.ts");
+      const forward = await forwardPort(client, { ...listen, target, onRefused });
+      const line = `${boundAddress(listen, forward)} forwards to ${formatAddress(target)} on the server`;
+      return { forward, line };
+    },
+  };
+}
+
+function reverseForward({ listen, target }: ForwardSpec): PlannedForward {
+  return {
+    isReverse: true,
+    check: (client) => client.forwards.check(listen),
+    async open(client, onRefused) {
+      const { forwardPortBack } = await import("../../client/node/port-forward.ts");
+      const forward = await forwardPortBack(client, { ...listen, target, onRefused });
+      const line = `${boundAddress(listen, forward)} on the server forwards to ${formatAddress(target)}`;
+      return { forward, line };
+    },
+  };
+}
+
+function dynamicForward(listen: ForwardAddress): PlannedForward {
+  return {
+    isReverse: false,
+    check: (client) => client.forwards.check(),
+    async open(client, onRefused) {
+      const { forwardSocks } = await import("../../client/node/port-forward.ts");
+      const forward = await forwardSocks(client, { ...listen, onRefused });
+      return { forward, line: `${boundAddress(listen, forward)} is a SOCKS5 proxy that connects from the server` };
+    },
+  };
+}
+
+/** Returns the listening address with its real port. */
+function boundAddress(listen: ForwardAddress, { port }: ForwardedPort): string {
+  return formatAddress("path" in listen ? listen : { ...listen, port });
 }
 
 function logLine(text: string): void {

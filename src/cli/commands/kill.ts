@@ -1,33 +1,49 @@
+import { errorMessage } from "../../base/error-message.ts";
+import { printableText } from "../../base/text/printable-text.ts";
 import { type Command, UsageError } from "../command.ts";
+import type { HelpPage } from "../help/help-page.ts";
 import { defineServerCommand, openClient } from "../server-command.ts";
-import { findProcess, HANDLE_HELP } from "../support/find-process.ts";
+import { HANDLE_HELP, selectProcess } from "../support/find-process.ts";
 
 /** Time between SIGTERM and SIGKILL. */
 const GRACE_MS = 5000;
 
-const HELP = `Usage: procwire kill [OPTIONS] ID...
-
-Terminate process trees of a server: SIGTERM, then SIGKILL after ${GRACE_MS / 1000} s. With --signal, send only that signal.
-
-Options:
-  -s, --signal NAME  signal to send instead, for example SIGUSR1 or TERM
-`;
+const HELP: HelpPage = {
+  usage: ["[OPTIONS] ID..."],
+  details: `Ends process trees: SIGTERM, then SIGKILL after ${GRACE_MS / 1000} s. With --signal, sends only that signal. An
+    unknown ID is reported, and the other processes are ended; the exit code is then 1.`,
+  options: { Signal: [["-s, --signal NAME", "signal to send instead, for example SIGUSR1 or TERM"]] },
+  notes: HANDLE_HELP,
+  examples: [
+    ["procwire kill k3v7q2m9", "end a process and its descendants"],
+    ["procwire kill api k3v7", "end several processes, one of them by its name"],
+    ["procwire kill --signal HUP --connect ssh://build-host k3v7", "send a signal on another host"],
+  ],
+};
 
 export const command: Command = defineServerCommand({
+  name: "kill",
   help: HELP,
-  notes: HANDLE_HELP,
+  ids: { includesExited: false, max: Number.POSITIVE_INFINITY },
   options: { signal: { type: "string", short: "s" } },
 
   async run(values, positionals) {
     if (positionals.length === 0) throw new UsageError("give at least one ID");
     const signal = values.signal?.toUpperCase();
     await using client = await openClient(values);
-    // Find all processes before the first kill, so that a mistyped ID kills nothing.
-    const found = await Promise.all(positionals.map((id) => findProcess(client, id)));
+    const listed = await client.list({ allSessions: true });
     const request = signal === undefined ? { mode: { type: "graceful", timeoutMs: GRACE_MS } as const } : { signal };
-    const results = await Promise.all(found.map(({ handle }) => client.kill(handle, request)));
-    const exited = found.filter((_, index) => results[index]?.running === false);
-    for (const { handle } of exited) process.stderr.write(`procwire kill: ${handle} has already exited\n`);
-    return exited.length === 0 ? 0 : 1;
+    const killed = new Set<string>();
+    const kill = async (id: string): Promise<void> => {
+      const { handle } = selectProcess(listed, id);
+      if (killed.has(handle)) return;
+      killed.add(handle);
+      const { running } = await client.kill(handle, request);
+      if (!running) throw new Error(`${id} has already exited`);
+    };
+    const results = await Promise.allSettled(positionals.map(kill));
+    const errors = results.flatMap((result) => (result.status === "rejected" ? [result.reason] : []));
+    for (const error of errors) process.stderr.write(`procwire kill: ${printableText(errorMessage(error))}\n`);
+    return errors.length === 0 ? 0 : 1;
   },
 });

@@ -1,87 +1,149 @@
+import { errorMessage } from "../../base/error-message.ts";
 import type { AttachedProcess } from "../../client/process/attached-process.ts";
-import { readRetainedOutput, type TimedChunk } from "../../client/process/retained-output.ts";
+import { readRetainedOutput } from "../../client/process/retained-output.ts";
 import { standardStream } from "../../server/lifecycle/stdio-stream.ts";
 import { type Command, singleArgument, UsageError } from "../command.ts";
+import type { HelpPage } from "../help/help-page.ts";
+import { parseSince } from "../options/parse-duration.ts";
 import { parseCount } from "../options/parse-number.ts";
 import { defineServerCommand, openClient } from "../server-command.ts";
 import { findProcess, HANDLE_HELP } from "../support/find-process.ts";
 import { forceExit } from "../support/forced-exit.ts";
+import { LineFilter, LineTimestamps, type LoggedChunk, lastLines } from "../support/log-lines.ts";
 import { gapMessage, ProcessOutput } from "../terminal/process-output.ts";
 
-const HELP = `Usage: procwire logs [OPTIONS] ID
-
-Write the retained output of a process: stdout to stdout, stderr to stderr.
-
-Options:
-  -f, --follow      follow the output until the process closes
-  --since DURATION  print only output of the last DURATION: 90s, 15m, 2h, 1d
-  --tail N          print only the last N lines
-`;
+const HELP: HelpPage = {
+  usage: ["[OPTIONS] ID"],
+  details: "Writes the retained output of the process: stdout to stdout, stderr to stderr.",
+  options: {
+    Output: [
+      ["-f, --follow", "follow the output until the process closes"],
+      ["-t, --timestamps", "start each line with the time of its output"],
+      ["--since TIME", "print only output since TIME: 90s, 15m, 2h, 1d ago, or 2026-01-31T09:30:00Z"],
+      ["-n, --tail N", "print only the last N lines of the earlier output"],
+      ["-g, --grep PATTERN", "print only lines that match this regular expression, before --tail counts them"],
+    ],
+  },
+  notes: HANDLE_HELP,
+  examples: [
+    ["procwire logs api", "print the retained output"],
+    ["procwire logs --follow --tail 100 --timestamps api", "the last 100 lines, then new output, with times"],
+    ["procwire logs --since 15m --grep 'error|warn' --connect ssh://build-host k3v7", "errors of the last 15 minutes"],
+  ],
+};
 
 export const command: Command = defineServerCommand({
+  name: "logs",
   help: HELP,
-  notes: HANDLE_HELP,
+  ids: { includesExited: true },
   options: {
     follow: { type: "boolean", short: "f" },
+    timestamps: { type: "boolean", short: "t" },
     since: { type: "string" },
-    tail: { type: "string" },
+    tail: { type: "string", short: "n" },
+    grep: { type: "string", short: "g" },
   },
 
   async run(values, positionals) {
     const id = singleArgument(positionals, "ID");
-    const sinceMs = values.since === undefined ? undefined : parseDuration(values.since);
+    const since = values.since === undefined ? null : parseSince("since", values.since);
     const tail = parseCount("tail", values.tail, 0);
+    const filter = values.grep === undefined ? null : new LineFilter(parsePattern(values.grep));
     await using client = await openClient(values);
-    const { handle } = await findProcess(client, id);
+    const { handle, startedAtMs } = await findProcess(client, id);
     await using child = await client.attach(handle);
     const { chunks, ageMs, throughSeq, missedBytes } = await readRetainedOutput(child);
-    const recent = chunks.filter(({ atMs }) => sinceMs === undefined || ageMs - atMs <= sinceMs);
-    const output = new ProcessOutput();
-    if (sinceMs === undefined && tail === undefined) reportGap(missedBytes);
-    for (const chunk of tail === undefined ? recent : lastLines(recent, tail))
+    // Durations count back from the server's clock, which may differ from the clock of this host.
+    const firstMs = since === null ? 0 : since.type === "agoMs" ? startedAtMs + ageMs - since.ms : since.ms;
+    const earlier = chunks
+      .map(({ atMs, ...chunk }) => ({ ...chunk, timeMs: startedAtMs + atMs }))
+      .filter(({ timeMs }) => timeMs >= firstMs);
+    const output = new LogOutput(values.timestamps ?? false);
+    if (since === null && tail === undefined) reportGap(missedBytes);
+    const matching = filter ? earlier.flatMap((chunk) => filter.push(chunk)) : earlier;
+    if (filter && !values.follow) matching.push(...filter.flush());
+    for (const chunk of tail === undefined ? matching : lastLines(matching, tail))
       if (!(await output.write(chunk))) return forceExit(0);
-    if (values.follow) await follow(child, throughSeq, output);
+    if (values.follow) {
+      const times = values.timestamps ? new OutputTimes(child, startedAtMs) : null;
+      for await (const logged of follow(child, throughSeq, times))
+        for (const chunk of filter ? filter.push(logged) : [logged])
+          if (!(await output.write(chunk))) return forceExit(0);
+      for (const chunk of filter?.flush() ?? []) await output.write(chunk);
+    }
     await output.flush();
     return forceExit(0);
   },
 });
 
-async function follow(child: AttachedProcess, afterSeq: number, output: ProcessOutput): Promise<void> {
+/** Stdout and stderr, optionally with a time before each line. */
+class LogOutput {
+  readonly #output = new ProcessOutput();
+  readonly #timestamps: LineTimestamps | null;
+
+  constructor(hasTimestamps: boolean) {
+    this.#timestamps = hasTimestamps ? new LineTimestamps() : null;
+  }
+
+  /** Resolves to false when the reader closed the pipe. */
+  write(logged: LoggedChunk): Promise<boolean> {
+    const chunk = this.#timestamps ? this.#timestamps.push(logged) : logged.chunk;
+    return this.#output.write({ stream: logged.stream, chunk });
+  }
+
+  flush(): Promise<void> {
+    return this.#output.flush();
+  }
+}
+
+/** Yields new output until the process closes. Without `times`, `timeMs` is 0. */
+async function* follow(
+  child: AttachedProcess,
+  afterSeq: number,
+  times: OutputTimes | null,
+): AsyncGenerator<LoggedChunk> {
   for await (const event of child.events({ afterSeq, lossless: true })) {
-    if (event.type === "output" && !(await output.write(event))) return;
+    if (event.type === "output") yield { ...event, timeMs: times ? await times.of(event.seq) : 0 };
     if (event.type === "gap") reportGap(event.bytes);
     if (event.type === "failed") throw event.error;
   }
 }
 
+/** Times of output that this client follows. Events have no times, so it reads them, for many events at once. */
+class OutputTimes {
+  readonly #child: AttachedProcess;
+  readonly #startedAtMs: number;
+  readonly #known = new Map<number, number>();
+
+  constructor(child: AttachedProcess, startedAtMs: number) {
+    this.#child = child;
+    this.#startedAtMs = startedAtMs;
+  }
+
+  /** Resolves to the time of the output with this sequence number; to the time of the next output if it was evicted. */
+  async of(seq: number): Promise<number> {
+    if (!this.#known.has(seq)) {
+      const page = await this.#child.read({ afterSeq: seq - 1, maxBytes: TIMES_PAGE_BYTES, times: true });
+      const { chunks, times = [], ageMs = 0 } = page;
+      this.#known.clear();
+      for (const [at, chunk] of chunks.entries()) this.#known.set(chunk.seq, times[at] ?? ageMs);
+      if (!this.#known.has(seq)) this.#known.set(seq, times[0] ?? ageMs);
+    }
+    return this.#startedAtMs + (this.#known.get(seq) ?? 0);
+  }
+}
+
+/** Output of one read of times: enough for few round trips. */
+const TIMES_PAGE_BYTES = 256 * 1024;
+
 function reportGap(bytes: number | null): void {
   if (bytes !== 0) standardStream(2).write(`procwire logs: ${gapMessage(bytes)}\n`);
 }
 
-/** Returns the chunks of the last `count` lines. An unterminated last line counts. */
-export function lastLines(chunks: readonly TimedChunk[], count: number): TimedChunk[] {
-  const selected: TimedChunk[] = [];
-  let lines = 0;
-  // A line feed at the end of the output ends the last line; it starts no new one.
-  let isEnd = true;
-  for (const timed of chunks.toReversed()) {
-    const { chunk } = timed;
-    for (let at = chunk.length - 1; at >= 0; at--) {
-      const isFinished = chunk[at] === LINE_FEED && !isEnd;
-      isEnd = false;
-      if (isFinished && ++lines === count) return [{ ...timed, chunk: chunk.subarray(at + 1) }, ...selected];
-    }
-    selected.unshift(timed);
+function parsePattern(text: string): RegExp {
+  try {
+    return new RegExp(text, "u");
+  } catch (error) {
+    throw new UsageError(`invalid --grep \`${text}\`: ${errorMessage(error)}`);
   }
-  return count === 0 ? [] : selected;
-}
-
-const LINE_FEED = 10;
-const UNITS = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
-
-export function parseDuration(text: string): number {
-  const [, number, unit = "s"] = /^(\d+(?:\.\d+)?)([smhd])?$/.exec(text) ?? [];
-  if (number === undefined)
-    throw new UsageError(`invalid --since \`${text}\`; expected a duration such as 90s, 15m, 2h or 1d`);
-  return Number(number) * UNITS[unit as keyof typeof UNITS];
 }

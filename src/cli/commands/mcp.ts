@@ -1,48 +1,68 @@
-import { errorMessage } from "../../base/error-message.ts";
-import { printableText } from "../../base/printable-text.ts";
+import { userMessage } from "../../base/error-message.ts";
+import { printableText } from "../../base/text/printable-text.ts";
+import { makeProcessPrivate } from "../../host/native-support.ts";
 import { standardStream } from "../../server/lifecycle/stdio-stream.ts";
-import type { SandboxChoice } from "../../tools/policy/sandbox-choice.ts";
-import { SANDBOX_MODES, sandboxChoiceFor } from "../../tools/policy/sandbox-mode.ts";
+import { sandboxChoiceFor } from "../../tools/policy/sandbox-mode.ts";
 import type { Tool } from "../../tools/tool.ts";
 import { VERSION } from "../../version.ts";
-import { type Command, defineCommand, UsageError } from "../command.ts";
+import { type Command, defineCommand } from "../command.ts";
+import type { HelpPage } from "../help/help-page.ts";
 import { approvalPolicy } from "../options/approval-options.ts";
-import { resolveServerUrl, SERVER_HELP, SERVER_OPTIONS } from "../options/connect-options.ts";
-import { ENVIRONMENT_OPTIONS, secretFilterFromFlags } from "../options/environment-options.ts";
-import { ATTACHABLE_OPTIONS, hostFromFlags } from "../options/host-options.ts";
+import { resolveServerUrl, SERVER_OPTIONS } from "../options/connect-options.ts";
+import { credentialsFromFlags } from "../options/credential-options.ts";
+import { ENVIRONMENT_OPTIONS, ENVIRONMENT_ROWS, secretFilterFromFlags } from "../options/environment-options.ts";
+import { ATTACHABLE_OPTIONS, hostFromFlags, parseSandbox } from "../options/host-options.ts";
 import {
-  HTTP_HELP,
   HTTP_OPTIONS,
+  HTTP_ROWS,
   type McpHttpListenOptions,
   parseMcpHttpOptions,
   unsandboxedOnly,
 } from "../options/mcp-http-options.ts";
+import {
+  asksAboutNetwork,
+  NETWORK_OPTIONS,
+  NETWORK_ROWS,
+  networkFromFlags,
+  parseNetworkFlag,
+} from "../options/network-options.ts";
 
-const HELP = `Usage: procwire mcp [OPTIONS]
-
-Serve the tools for models (exec_command, write_stdin, wait_for, kill_session, list_sessions, read_output, read_screen) to
-an MCP client on stdio, or to many clients over HTTP. Terminals survive between calls, on this host or on a server.
-
-Commands:
-  --cwd DIR           working directory (default: current directory, or that of the server)
-  --shell PATH        shell that runs the commands (default: shell of the host)
-  --inherit-env NAME  pass on a variable that looks like a secret; repeatable
-  --verbose           print on stderr the names of variables that were removed as secrets
-  --attachable        let users attach to the terminals, for example to type a password; adds the tool handoff_to_user
-                      (default: on with --connect)
-
-Sandbox and approval:
-  --sandbox MODE      none, read-only, or workspace-write: only --cwd and --writable are writable (default: none)
-  --writable DIR      additional writable directory; repeatable
-  --network on|off    network of sandboxed commands (default: off)
-  --rules FILE        rules that allow, reject or ask before a command; without --ask, ask means reject
-  --ask               ask the user of the client (MCP elicitation) before a command runs unsandboxed, or, with --rules,
-                      where the rules say ask; rejects if the client does not support elicitation
-
-${HTTP_HELP}
-${SERVER_HELP}`;
+const HELP: HelpPage = {
+  usage: ["[OPTIONS]"],
+  details: `Serves exec_command, write_stdin, wait_for, kill_session, list_sessions, read_output and read_screen to an MCP
+    client on stdio, or to many clients over HTTP. Terminals survive between calls, on this host or on a server.`,
+  options: {
+    Commands: [
+      ["--cwd DIR", "working directory (default: current directory, or that of the server)"],
+      ["--shell PATH", "shell that runs the commands (default: shell of the host)"],
+      ...ENVIRONMENT_ROWS,
+      [
+        "--attachable",
+        "let users attach to the terminals, for example to type a password; adds the tool handoff_to_user (default: on with --connect)",
+      ],
+    ],
+    "Sandbox and approval": [
+      ["--sandbox MODE", "none, read-only, or workspace-write: only --cwd and --writable are writable (default: none)"],
+      ["--writable DIR", "additional writable directory; repeatable"],
+      ...NETWORK_ROWS,
+      ["--rules FILE", "rules that allow, reject or ask before a command; without --ask, ask means reject"],
+      [
+        "--ask",
+        "ask the user of the client (MCP elicitation) before a command runs unsandboxed, or, with --rules, where the rules say ask; rejects if the client does not support elicitation",
+      ],
+    ],
+    HTTP: HTTP_ROWS,
+  },
+  connection: true,
+  examples: [
+    ["codex mcp add shell -- procwire mcp --sandbox workspace-write", "add the tools to an MCP client"],
+    ["procwire mcp --connect ssh://build-host --cwd /srv/app", "commands run on another host"],
+    ["procwire mcp --http 127.0.0.1:7071 --ws-auth auto", "serve many clients over HTTP"],
+  ],
+};
 
 export const command: Command = defineCommand({
+  name: "mcp",
   help: HELP,
   options: {
     ...HTTP_OPTIONS,
@@ -53,7 +73,7 @@ export const command: Command = defineCommand({
     shell: { type: "string" },
     sandbox: { type: "string", default: "none" },
     writable: { type: "string", multiple: true },
-    network: { type: "string", default: "off" },
+    ...NETWORK_OPTIONS,
     rules: { type: "string" },
     ask: { type: "boolean" },
   },
@@ -62,25 +82,35 @@ export const command: Command = defineCommand({
   async run(values) {
     const httpListen = values.http === undefined ? null : parseMcpHttpOptions(values);
     const secretFilter = secretFilterFromFlags("mcp", values);
-    const unconnected = hostFromFlags(resolveServerUrl(values.connect), {
+    const mode = parseSandbox(values.sandbox);
+    const networkWords = parseNetworkFlag(values.network, mode);
+    const url = resolveServerUrl(values.connect);
+    const { askCaller } = await import("../../tools/policy/ask-caller.ts");
+    const approval = await approvalPolicy(
+      values.rules,
+      values.ask ? askCaller() : undefined,
+      asksAboutNetwork(networkWords) ? askCaller() : undefined,
+    );
+    const credentials = credentialsFromFlags(values.credential, approval, { isLocal: url === undefined });
+    const network = networkFromFlags(networkWords, approval, mode, credentials);
+    // A server on a TCP port of this host must be able to identify this process, because it rejects sandboxed clients.
+    if (!url?.startsWith("ws")) makeProcessPrivate();
+    const unconnected = hostFromFlags(url, {
       cwd: values.cwd,
       values,
       secretFilter,
       reopens: true,
       attachable: values.attachable,
       secretFiles: httpListen?.secretFiles,
+      credentials: credentials.definitions,
     });
     const host = await unconnected.connect();
     await using opened = new AsyncDisposableStack();
     opened.defer(() => host.close());
     const cwd = host.realPath(host.cwd);
     const writable = [cwd, ...(values.writable ?? []).map(host.realPath)];
-    const sandbox = sandboxChoice(values.sandbox, writable, values.network);
-    const [{ createUnifiedExec }, { askCaller }] = await Promise.all([
-      import("../../tools/unified-exec.ts"),
-      import("../../tools/policy/ask-caller.ts"),
-    ]);
-    const approval = await approvalPolicy(values.rules, values.ask ? askCaller() : undefined);
+    const { createUnifiedExec } = await import("../../tools/unified-exec.ts");
+    const sandbox = sandboxChoiceFor(mode, writable, { network, sharedTmp: true });
     const openTools = () =>
       opened.use(
         createUnifiedExec({
@@ -96,7 +126,7 @@ export const command: Command = defineCommand({
         }),
       ).tools;
     // Without the network a sandboxed process cannot connect.
-    const isReachable = sandbox.type !== "none" && sandbox.network;
+    const isReachable = sandbox.type !== "none" && sandbox.network !== false;
     if (httpListen && isReachable)
       httpListen.authenticate = unsandboxedOnly(httpListen.authenticate, host.isSandboxedPeer);
     if (httpListen) await serveHttp(httpListen, openTools);
@@ -116,33 +146,32 @@ async function serveStdio(tools: readonly Tool[]): Promise<void> {
 
 /** Prints only the URL on stdout, so that the parent process can read it. */
 async function serveHttp(
-  { notices, host, port, authenticate }: McpHttpListenOptions,
+  { notices, host, port, authenticate, watchFiles }: McpHttpListenOptions,
   toolsFor: () => readonly Tool[],
 ): Promise<void> {
   const { serveMcpHttp } = await import("../../tools/mcp/mcp-http.ts");
-  const stopped = whenInterrupted();
+  using watcher = watchFiles((_, message) => report(message));
+  const reload = () => void watcher?.reload();
+  if (watcher) process.on("SIGHUP", reload);
+  const stopped = watcher ? whenInterrupted("SIGINT", "SIGTERM") : whenInterrupted();
   const serving = await serveMcpHttp({ ...SERVER, host, port, authenticate, toolsFor });
   for (const notice of notices) process.stderr.write(`procwire mcp: ${notice}\n`);
   process.stdout.write(`${serving.url}\n`);
   await stopped;
+  process.off("SIGHUP", reload);
   await serving.close();
-}
-
-function sandboxChoice(mode: string, writable: string[], network: string): SandboxChoice {
-  if (network !== "on" && network !== "off") throw new UsageError(`--network \`${network}\` must be on or off`);
-  const known = SANDBOX_MODES.find((candidate) => candidate === mode);
-  if (known === undefined) throw new UsageError(`--sandbox \`${mode}\` must be none, read-only or workspace-write`);
-  return sandboxChoiceFor(known, writable, { network: network === "on", sharedTmp: true });
 }
 
 /** Prints an error on stderr, because stdout carries the protocol. */
 function report(error: unknown): void {
-  const message = errorMessage(error);
+  const message = userMessage(error);
   standardStream(2).write(`procwire mcp: ${printableText(message)}\n`);
 }
 
-function whenInterrupted(): Promise<void> {
+function whenInterrupted(...signals: NodeJS.Signals[]): Promise<void> {
   return new Promise((resolve) => {
-    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.once(signal, () => resolve());
+    for (const signal of signals.length > 0 ? signals : DEFAULT_SIGNALS) process.once(signal, () => resolve());
   });
 }
+
+const DEFAULT_SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;

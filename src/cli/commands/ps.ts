@@ -1,50 +1,77 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { printableJson, printableLine, shellQuote } from "../../base/printable-text.ts";
+import { cutText, fitTable, type TableColumn } from "../../base/text/fit-table.ts";
+import { formatAge } from "../../base/text/format-age.ts";
+import { printableJson, printableLine, shellQuote } from "../../base/text/printable-text.ts";
 import type { ExecServerClient } from "../../client/exec-server-client.ts";
 import { isUnknownHandle } from "../../exec/compat.ts";
 import type { ProcessListing, TreeEntry } from "../../exec/exec-process.ts";
 import type { Command } from "../command.ts";
+import type { HelpPage } from "../help/help-page.ts";
 import { defineServerCommand, openClient } from "../server-command.ts";
+import { HANDLE_HELP, selectProcess } from "../support/find-process.ts";
 import { forceExit } from "../support/forced-exit.ts";
+import { parseProcessFilter } from "../support/process-filter.ts";
 
 /** Poll interval of --watch. */
 const WATCH_INTERVAL_MS = 1000;
 /** Moves the cursor to the upper left corner and clears the screen. */
 const CLEAR = "\x1b[H\x1b[2J";
 
-const HELP = `Usage: procwire ps [OPTIONS]
-
-List running processes: handle, id, pid, state, lifetime, age, output, command. An operator sees the processes of all
-principals with their owner. The handle is the ID that attach, logs and kill take.
-
-Options:
-  -a, --all    include exited processes whose output the server retains
-  -w, --watch  refresh every second, until interrupted
-  -t, --tree   show the descendants of each process: pid, state, CPU time, memory, command
-  --json       print one JSON object per line
-`;
+const HELP: HelpPage = {
+  usage: ["[OPTIONS] [ID...]"],
+  details: `Lists running processes, or the processes with these IDs: handle, name, state, age, owner and command. A wide
+    terminal, a pipe and a file also get pid, lifetime, bytes of output, id and labels. An operator sees the processes of all
+    principals.`,
+  options: {
+    Listing: [
+      ["-a, --all", "include exited processes whose output the server retains"],
+      ["-f, --filter KEY=VALUE", "list only matching processes; repeatable"],
+      ["-q, --quiet", "print only the handles"],
+      ["-w, --watch", "refresh every second, until interrupted"],
+      ["-t, --tree", "show the descendants of each process: pid, state, CPU time, memory, command"],
+      ["--json", "print one JSON object per line"],
+    ],
+  },
+  notes: `Filter keys: name and command (a part of the text), label (KEY or KEY=VALUE), state (running or exited), owner and
+    lifetime. A process must match all labels, and one value of each other key. ${HANDLE_HELP}`,
+  examples: [
+    ["procwire ps", "running processes of the server that `procwire start` runs"],
+    ["procwire ps --all --json --filter label=team=x", "for programs, with exited processes"],
+    ["procwire ps --watch --tree --connect ssh://build-host", "process trees of another host, refreshed"],
+  ],
+};
 
 export const command: Command = defineServerCommand({
+  name: "ps",
   help: HELP,
+  ids: { includesExited: true, max: Number.POSITIVE_INFINITY },
   options: {
     all: { type: "boolean", short: "a" },
     watch: { type: "boolean", short: "w" },
     tree: { type: "boolean", short: "t" },
     json: { type: "boolean" },
+    quiet: { type: "boolean", short: "q" },
+    filter: { type: "string", short: "f", multiple: true },
   },
-  takesArguments: false,
 
-  async run(values) {
+  async run(values, ids) {
+    const filter = parseProcessFilter(values.filter ?? []);
+    const includesExited = values.all || filter.wantsExited || ids.length > 0;
     await using client = await openClient(values);
     const render = async (): Promise<string> => {
       // --session limits the list to that session.
       const listed = await client.list({ allSessions: values.session === undefined });
-      const processes = values.all ? listed : listed.filter(({ running }) => running);
+      const named = ids.length === 0 ? listed : [...new Set(ids.map((id) => selectProcess(listed, id)))];
+      const processes = named
+        .filter((one) => (includesExited || one.running) && filter.matches(one))
+        .sort((one, other) => one.startedAtMs - other.startedAtMs);
+      if (values.quiet) return processes.map(({ handle = "-" }) => `${printableLine(handle)}\n`).join("");
       const trees = values.tree ? await treesOf(client, processes) : null;
       if (values.json) return processes.map((one) => `${printableJson({ ...one, tree: trees?.get(one) })}\n`).join("");
-      const [head = "", ...lines] = table(processes, Date.now());
+      const width = process.stdout.isTTY ? process.stdout.columns : Number.POSITIVE_INFINITY;
+      const [head = "", ...lines] = fitTable(columns(Date.now()), processes, width);
       return [head, ...lines.flatMap((line, at) => [line, ...treeLines(trees?.get(processes[at] ?? null) ?? [])])]
-        .map((line) => `${line}\n`)
+        .map((line) => `${cutText(line, width)}\n`)
         .join("");
     };
     if (values.watch) return forceExit(await watch(render));
@@ -64,30 +91,26 @@ async function watch(render: () => Promise<string>): Promise<number> {
   return 0;
 }
 
-function table(processes: ProcessListing[], nowMs: number): string[] {
-  const hasPrincipals = processes.some((one) => one.principal !== undefined);
-  const principal = (cell: string) => (hasPrincipals ? [printableLine(cell)] : []);
-  const rows = [
-    ["HANDLE", ...principal("PRINCIPAL"), "ID", "PID", "STATE", "LIFETIME", "AGE", "OUTPUT", "COMMAND"],
-    ...processes.map((one) => [
-      printableLine(one.handle ?? "-"),
-      ...principal(one.principal ?? "-"),
-      shellQuote(one.processId),
-      one.pid === null ? "-" : String(one.pid),
-      stateOf(one),
-      one.lifetime ?? "-",
-      `${Math.max(0, Math.round((nowMs - one.startedAtMs) / 1000))}s`,
-      String(one.outputBytes),
-      one.argv.map(shellQuote).join(" "),
-    ]),
+/** Columns of the list. A terminal of 80 columns omits the optional columns, and a narrower one others by rank. */
+function columns(nowMs: number): TableColumn<ProcessListing>[] {
+  return [
+    { title: "HANDLE", cell: ({ handle }) => printableLine(handle ?? "-") },
+    { title: "NAME", cell: ({ name }) => printableLine(name ?? "-"), minWidth: 12, rank: 4 },
+    { title: "STATE", cell: stateOf, rank: 3 },
+    { title: "AGE", cell: ({ startedAtMs }) => formatAge(nowMs - startedAtMs), rank: 2 },
+    { title: "OWNER", cell: ({ principal }) => printableLine(principal ?? "-"), minWidth: 8, rank: 1 },
+    { title: "PID", cell: ({ pid }) => (pid === null ? "-" : String(pid)), isOptional: true },
+    { title: "LIFETIME", cell: ({ lifetime }) => lifetime ?? "-", isOptional: true },
+    { title: "OUTPUT", cell: ({ outputBytes }) => String(outputBytes), isOptional: true },
+    { title: "ID", cell: ({ processId }) => shellQuote(processId), isOptional: true },
+    { title: "LABELS", cell: ({ labels }) => labelText(labels), isOptional: true },
+    { title: "COMMAND", cell: ({ argv }) => argv.map(shellQuote).join(" "), minWidth: 12, rank: 5 },
   ];
-  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
-  return rows.map((row) =>
-    row
-      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-      .join("  ")
-      .trimEnd(),
-  );
+}
+
+function labelText(labels: ProcessListing["labels"] = {}): string {
+  const texts = Object.entries(labels).map(([key, value]) => `${key}=${value}`);
+  return texts.length === 0 ? "-" : printableLine(texts.join(","));
 }
 
 /** Fetches the process trees. A process that the server no longer tracks has none. */

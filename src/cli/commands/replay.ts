@@ -1,9 +1,12 @@
 import { existsSync, readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
-import { type Cast, readCast } from "../../client/recording/asciicast.ts";
+import { MAX_TIMER_MS } from "../../async/clock.ts";
+import { printableText } from "../../base/text/printable-text.ts";
+import { type Cast, readCast } from "../../client/recording/cast-reader.ts";
 import { exportRecording } from "../../client/recording/export-recording.ts";
 import { QueryStripper } from "../../exec/terminal/terminal-queries.ts";
 import { type Command, singleArgument } from "../command.ts";
+import type { HelpPage } from "../help/help-page.ts";
 import { parsePositive } from "../options/parse-number.ts";
 import { defineServerCommand, openClient } from "../server-command.ts";
 import { findProcess, HANDLE_HELP } from "../support/find-process.ts";
@@ -11,28 +14,40 @@ import { forceExit } from "../support/forced-exit.ts";
 import { runInterruptible } from "../support/interruptible-run.ts";
 import { OutputPipe } from "../terminal/process-output.ts";
 
-const HELP = `Usage: procwire replay [OPTIONS] FILE|ID
-
-Play a recording (asciicast version 2 or 3), or the retained output of a process, at the speed at which it was written.
-An argument that is not a file is an ID.
-
-Options:
-  --speed N             play N times as fast (default: 1)
-  --idle-limit SECONDS  shorten longer pauses to SECONDS
-`;
+const HELP: HelpPage = {
+  usage: ["[OPTIONS] FILE|ID"],
+  details: `Plays a recording (asciicast version 2 or 3), or the retained output of a process, at the speed at which it was
+    written. An argument that is not a file is an ID. Of a truncated recording, it plays the complete events.`,
+  options: {
+    Playback: [
+      ["--speed N", "play N times as fast (default: 1)"],
+      ["--idle-limit SECONDS", "shorten longer pauses to SECONDS (default: as the recording says)"],
+    ],
+  },
+  notes: HANDLE_HELP,
+  examples: [
+    ["procwire replay build.cast", "play a file"],
+    ["procwire replay --speed 4 --idle-limit 1 build.cast", "four times as fast, without long pauses"],
+    ["procwire replay --connect ssh://build-host k3v7", "the output of a process on another host"],
+  ],
+};
 
 export const command: Command = defineServerCommand({
+  name: "replay",
   help: HELP,
-  notes: HANDLE_HELP,
+  ids: { includesExited: true },
   options: { speed: { type: "string" }, "idle-limit": { type: "string" } },
 
   async run(values, positionals) {
     const fileOrId = singleArgument(positionals, "FILE or ID");
     const speed = parsePositive("speed", values.speed) ?? 1;
-    const idleLimitMs = (parsePositive("idle-limit", values["idle-limit"]) ?? Number.POSITIVE_INFINITY) * 1000;
-    const cast = existsSync(fileOrId)
-      ? readCast(readFileSync(fileOrId, "utf8"))
-      : await fetchRecording(fileOrId, values);
+    const idleLimit = parsePositive("idle-limit", values["idle-limit"]);
+    const cast = existsSync(fileOrId) ? readCast(readFileSync(fileOrId)) : await fetchRecording(fileOrId, values);
+    if (cast.isTruncated)
+      process.stderr.write(
+        `procwire replay: ${printableText(fileOrId)} is truncated; playing the ${cast.events.length} complete events\n`,
+      );
+    const idleLimitMs = idleLimit === undefined ? (cast.idleLimitMs ?? Number.POSITIVE_INFINITY) : idleLimit * 1000;
     return runInterruptible(async (signal) => forceExit(await play(cast, { speed, idleLimitMs, signal })));
   },
 });
@@ -57,7 +72,8 @@ async function play({ events }: Cast, { speed, idleLimitMs, signal }: ReplaySpee
   const filter = new QueryStripper();
   let lastMs = 0;
   for (const { atMs, code, data } of events) {
-    await delay(Math.min(atMs - lastMs, idleLimitMs) / speed, undefined, { signal }).catch(() => undefined);
+    const pauseMs = Math.max(0, Math.min(atMs - lastMs, idleLimitMs)) / speed;
+    await delay(Math.min(pauseMs, MAX_TIMER_MS), undefined, { signal }).catch(() => undefined);
     if (signal.aborted) return 130;
     lastMs = atMs;
     if (code === "o" && !(await output.write(filter.push(Buffer.from(data))))) return 0;

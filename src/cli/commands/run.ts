@@ -2,18 +2,23 @@ import { existsSync } from "node:fs";
 import { constants } from "node:os";
 import path from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { errorMessage } from "../../base/error-message.ts";
-import { printableText } from "../../base/printable-text.ts";
+import { errorMessage, userMessage } from "../../base/error-message.ts";
+import { printableText } from "../../base/text/printable-text.ts";
 import type { ConnectionState } from "../../client/exec-server-client.ts";
 import { DEFAULT_ENV_POLICY, filterSecrets } from "../../exec/backend/secret-filter.ts";
 import { parseStartFailure } from "../../exec/compat.ts";
 import type { ExecBackend, ExecProcess, StartParams } from "../../exec/exec-process.ts";
+import { ExecServerError } from "../../protocol/exec-server-error.ts";
+import type { CredentialDefinition } from "../../protocol/network/credential-definition.ts";
 import { pathFromUri } from "../../protocol/path-uri.ts";
 import { standardStream } from "../../server/lifecycle/stdio-stream.ts";
-import { type Command, type PartialValues, UsageError } from "../command.ts";
-import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, resolveServerUrl } from "../options/connect-options.ts";
-import { ENVIRONMENT_OPTIONS, secretFilterFromFlags } from "../options/environment-options.ts";
+import { type Command, defineParsedCommand, type PartialValues, UsageError } from "../command.ts";
+import type { HelpPage } from "../help/help-page.ts";
+import { CONNECT_OPTIONS, connectTo, resolveServerUrl } from "../options/connect-options.ts";
+import { ENVIRONMENT_OPTIONS, ENVIRONMENT_ROWS, secretFilterFromFlags } from "../options/environment-options.ts";
 import { DEFAULT_ESCAPE_KEY, parseEscapeKey } from "../options/escape-key.ts";
+import { NAME_OPTIONS, NAME_ROWS, parseNameOptions } from "../options/name-options.ts";
+import { NETWORK_OPTIONS, NETWORK_ROWS } from "../options/network-options.ts";
 import { parsePositive } from "../options/parse-number.ts";
 import { parseOptions } from "../options/parse-options.ts";
 import { splitOptionsAndCommand } from "../options/split-command.ts";
@@ -21,39 +26,47 @@ import { startAutoForward } from "../support/auto-forward.ts";
 import { type ForegroundEnd, type ForegroundOptions, runInForeground } from "../terminal/foreground.ts";
 import { localTerminalSize } from "../terminal/raw-terminal.ts";
 
-const HELP = `Usage: procwire run [OPTIONS] [--] COMMAND [ARGUMENT...]
-
-Run a command on this host or on a server. Stdio, signals, terminal size and exit code pass through. Without a server the
-command runs on this host.
-
-Process:
-  -t, --tty               allocate a terminal; ~. at the start of a line terminates the command and exits
-      --escape-key CHAR   character to use instead of ~, or none (default: ~)
-  -i, --interactive       accepted for compatibility; stdin is always forwarded
-      --timeout SECONDS   terminate the command after SECONDS (exit code 124)
-  -w, --cwd, --workdir DIR  working directory (default: current directory, or that of the server)
-  -e, --env NAME[=VALUE]  set or pass through a variable; repeatable
-  -u, --user NAME         run as this user; requires root on the host of the command
-  -d, --detach            start in the background and print the handle; requires --connect
-      --lifetime KIND     server or persistent; requires --detach (default: server)
-      --forward auto      forward each port that the command listens on; requires serve --allow-forward
-      --record-input      record echoed input on the server, for \`export --input\`
-
-Environment:
-      --inherit-env NAME  pass on a variable that looks like a secret; repeatable
-      --verbose           print the names of variables that were removed as secrets
-
-${CONNECT_HELP}
-The command inherits the environment of this program, or that of the server (and TERM with --tty), without secrets: names
-with a word such as KEY, TOKEN, SECRET or PASSWORD, and URLs with a password.
-
-Examples:
-  procwire run --connect ssh://build-host -- make test
-  procwire run --connect docker://app --tty -- bash
-
-Exit codes: the command's own; 124 timeout, 125 connection failed, or no such directory or user, 126 not executable,
-127 not found, 129 terminated by ~.
-`;
+const HELP: HelpPage = {
+  usage: ["[OPTIONS] [--] COMMAND [ARGUMENT...]"],
+  details: "Stdio, signals, terminal size and exit code pass through. Without a server the command runs on this host.",
+  options: {
+    Process: [
+      ["-t, --tty", "allocate a terminal; ~. at the start of a line terminates the command and exits"],
+      ["--escape-key CHAR", "character to use instead of ~, or none (default: ~)"],
+      ["-i, --interactive", "accepted for compatibility; stdin is always forwarded"],
+      ["--timeout SECONDS", "terminate the command after SECONDS (exit code 124)"],
+      ["-w, --cwd, --workdir DIR", "working directory (default: current directory, or that of the server)"],
+      ["-u, --user NAME", "run as this user; requires root on the host of the command"],
+    ],
+    Background: [
+      ["-d, --detach", "start in the background and print the handle; requires --connect"],
+      ["--lifetime KIND", "server or persistent; requires --detach (default: server)"],
+      ...NAME_ROWS,
+      ["--record-input", "record echoed input on the server, for `export --input`"],
+    ],
+    Ports: [["--forward auto", "forward each port that the command listens on; requires serve --allow-forward"]],
+    Sandbox: [
+      ["--sandbox MODE", "none, read-only, or workspace-write: only --cwd and --writable are writable (default: none)"],
+      ["--writable DIR", "additional writable directory; requires --sandbox workspace-write; repeatable"],
+      ...NETWORK_ROWS,
+      ["--rules FILE", "add [network] and [[credential]] of a rules file; requires --sandbox"],
+    ],
+    Environment: [["-e, --env NAME[=VALUE]", "set or pass through a variable; repeatable"], ...ENVIRONMENT_ROWS],
+  },
+  connection: true,
+  notes: `The command inherits the environment of this program, or that of the server (and TERM with --tty), without secrets:
+    names with a word such as KEY, TOKEN, SECRET or PASSWORD, and URLs with a password.`,
+  examples: [
+    ["procwire run --connect ssh://build-host -- make test", "run a command on another host"],
+    ["procwire run --connect docker://app --tty -- bash", "a shell in a container"],
+    [
+      "procwire run --detach --name api --connect ws://127.0.0.1:7070 -- npm start",
+      "start in the background with a name",
+    ],
+  ],
+  exitCodes: `the command's own; 124 timeout, 125 connection failed, or no such directory or user, 126 not executable, 127 not
+    found, 129 terminated by ~.`,
+};
 
 /** Exit codes, as of `timeout`, `docker run` and shells. */
 const ExitCode = { timedOut: 124, noServer: 125, notRunnable: 126, notFound: 127, left: 129 } as const;
@@ -63,6 +76,11 @@ const REPEATED_SIGNALS: ReadonlySet<string> = new Set(["SIGINT", "SIGTERM", "SIG
 const OPTIONS = {
   ...CONNECT_OPTIONS,
   ...ENVIRONMENT_OPTIONS,
+  ...NAME_OPTIONS,
+  ...NETWORK_OPTIONS,
+  sandbox: { type: "string" },
+  rules: { type: "string" },
+  writable: { type: "string", multiple: true },
   tty: { type: "boolean", short: "t" },
   interactive: { type: "boolean", short: "i" },
   "escape-key": { type: "string" },
@@ -75,25 +93,37 @@ const OPTIONS = {
   workdir: { type: "string" },
   user: { type: "string", short: "u" },
   env: { type: "string", short: "e", multiple: true },
-  help: { type: "boolean", short: "h" },
 } as const;
 
 type RunValues = PartialValues<typeof OPTIONS>;
 
-export const command: Command = {
-  async run(argv) {
-    const { ownArgs, command } = splitOptionsAndCommand(argv, OPTIONS);
-    const { values } = parseOptions({ args: ownArgs, options: OPTIONS });
-    if (values.help) {
-      process.stdout.write(HELP);
-      return 0;
-    }
+export const command: Command = defineParsedCommand({
+  name: "run",
+  help: HELP,
+  options: OPTIONS,
+  parse(args) {
+    const options = { ...OPTIONS, help: { type: "boolean", short: "h" } } as const;
+    const { ownArgs, command } = splitOptionsAndCommand(args, options);
+    const { values } = parseOptions({ args: ownArgs, options });
+    if (values.help) return null;
     if (command.length === 0) throw new UsageError("no command given");
-    return runOnBackend(command, values);
+    return { command, values };
   },
-};
+  run: ({ command, values }) => runOnBackend(command, values),
+});
+
+/** Parses the sandbox options. Loads their module only if one is given. */
+async function parseSandbox(values: RunValues, host: { isLocal: boolean }) {
+  const { sandbox: mode, writable, network, credential, rules } = values;
+  if ([mode, writable, network, credential, rules].every((value) => value === undefined)) return null;
+  const { openRunSandbox, parseRunSandbox } = await import("../support/run-sandbox.ts");
+  const sandbox = await parseRunSandbox(values, host);
+  return sandbox && { open: openRunSandbox.bind(null, sandbox), credentials: sandbox.credentials };
+}
 
 export interface RunCommandOptions {
+  /** Called after the start. No input is forwarded before it resolves. */
+  prepare?: () => Promise<void>;
   /** Follows the process from its start to its end. */
   observe?: (child: ExecProcess) => Promise<void>;
   onTyped?: ForegroundOptions["onTyped"];
@@ -103,7 +133,7 @@ export interface RunCommandOptions {
 export async function runOnBackend(
   argv: string[],
   values: RunValues,
-  { observe = async () => undefined, onTyped }: RunCommandOptions = {},
+  { prepare, observe = async () => undefined, onTyped }: RunCommandOptions = {},
 ): Promise<number> {
   const url = resolveServerUrl(values.connect);
   if (values.detach && url === undefined) throw new UsageError("--detach requires --connect URL");
@@ -112,10 +142,20 @@ export async function runOnBackend(
   const timeoutSeconds = parsePositive("timeout", values.timeout);
   const timeoutMs = timeoutSeconds && Math.ceil(timeoutSeconds * 1000);
   const extraEnv = parseVariables(values.env ?? []);
+  const names = parseNameOptions(values);
+  const sandbox = await parseSandbox(values, { isLocal: url === undefined });
   const escapeKey = parseEscapeKey(values["escape-key"] ?? DEFAULT_ESCAPE_KEY);
-  return withRunBackend(url, values, async (backend, { isUnreachable: isDisconnected, isMissing }) => {
+  const target = { url, credentials: sandbox?.credentials };
+  return withRunBackend(target, values, async (backend, { isUnreachable: isDisconnected, isMissing, sandboxes }) => {
     const fullArgv = values.user === undefined ? argv : wrapWithUser(values.user, argv);
-    const params = startParams(fullArgv, url === undefined, values, extraEnv, timeoutMs, backend);
+    const plain = { ...startParams(fullArgv, url === undefined, values, extraEnv, timeoutMs, backend), ...names };
+    using sandboxed =
+      sandbox &&
+      (await sandbox.open(plain, toPath(plain.cwd), {
+        sandboxes: await sandboxes(),
+        isLocal: url === undefined,
+      }));
+    const params = { ...plain, ...sandboxed?.startParams };
     let child: ExecProcess;
     try {
       child = await backend.start(params);
@@ -125,6 +165,7 @@ export async function runOnBackend(
     }
     if (values.detach) return reportDetached(child);
     try {
+      await prepare?.();
       const observed = observe(child);
       // Awaited after the command exits. Until then, ignore the rejection.
       observed.catch(() => undefined);
@@ -133,12 +174,14 @@ export async function runOnBackend(
         isDisconnected,
         onTyped,
         escapeKey,
+        takeInput: sandboxed?.takeInput,
         isAnswered: params.terminalQueries === "server",
       });
       if (end.type === "exited") await observed;
+      for (const line of sandboxed?.blockedLines() ?? []) standardStream(2).write(`procwire run: ${line}\n`);
       return await exitCodeOf(end, child);
     } catch (error) {
-      standardStream(2).write(`procwire run: ${printableText(errorMessage(error))}\n`);
+      standardStream(2).write(`procwire run: ${printableText(userMessage(error))}\n`);
       return ExitCode.noServer;
     }
   });
@@ -160,20 +203,23 @@ interface BackendInfo {
   isUnreachable: () => boolean;
   /** Reports whether a directory is missing; false if unknown. */
   isMissing: (path: string) => Promise<boolean>;
+  /** Returns the sandboxes that the host supports. */
+  sandboxes: () => Promise<readonly string[]>;
 }
 
 /** Opens the backend, calls `use` and closes the backend. */
 async function withRunBackend(
-  url: string | undefined,
+  { url, credentials }: { url: string | undefined; credentials: readonly CredentialDefinition[] | undefined },
   values: RunValues,
   use: (backend: ExecBackend, info: BackendInfo) => Promise<number>,
 ): Promise<number> {
-  const secretFilter = secretFilterFromFlags("run", values);
+  const secretFilter = secretFilterFromFlags("run", values, { isSummarized: true });
   if (url === undefined) {
     const { createLocalBackend } = await import("../../host/create-local-backend.ts");
-    await using backend = createLocalBackend();
+    await using backend = createLocalBackend({ credentials });
     const isMissing = async (path: string) => !existsSync(path);
-    return await use(filterSecrets(backend, secretFilter), { isUnreachable: () => false, isMissing });
+    const sandboxes = async () => (await import("../../host/host-sandboxes.ts")).localSandboxes();
+    return await use(filterSecrets(backend, secretFilter), { isUnreachable: () => false, isMissing, sandboxes });
   }
   let state: ConnectionState["type"] = "connected";
   let client: Awaited<ReturnType<typeof connectTo>>;
@@ -185,13 +231,17 @@ async function withRunBackend(
       state = next.type;
     });
   } catch (error) {
-    standardStream(2).write(`procwire run: ${printableText(errorMessage(error))}\n`);
+    standardStream(2).write(`procwire run: ${printableText(userMessage(error))}\n`);
     return ExitCode.noServer;
   }
   await using _ = client;
   await using _forwards = await startAutoForward(client, values.forward, "run");
   return await use(filterSecrets(client.backend, secretFilter), {
     isUnreachable: () => state === "reconnecting",
+    sandboxes: async () => {
+      const { remoteSandboxes } = await import("../../host/host-sandboxes.ts");
+      return remoteSandboxes(await client.info());
+    },
     isMissing: (path) =>
       client.files
         .exists(path)
@@ -232,8 +282,9 @@ function startParams(
 
 /** The local terminal replies to queries of a foreground process; the server replies for a detached one. */
 function terminalQueryMode({ tty = false, detach = false }: RunValues): StartParams["terminalQueries"] {
+  // Without a terminal there are no queries, and the server can use direct input.
+  if (!tty) return undefined;
   if (detach) return "server";
-  if (!tty) return "client";
   return process.stdin.isTTY && process.stdout.isTTY ? "claimed" : "server";
 }
 
@@ -309,7 +360,9 @@ function reportMissingCwd(cwd: string): number {
 
 function reportStartError(program: string, error: unknown): number {
   const message = errorMessage(error);
-  standardStream(2).write(`procwire run: ${printableText(`${program}: ${message}`)}\n`);
+  const isNameInUse = error instanceof ExecServerError && error.reason === "nameInUse";
+  const subject = isNameInUse ? "--name" : program;
+  standardStream(2).write(`procwire run: ${printableText(`${subject}: ${userMessage(error)}`)}\n`);
   switch (parseStartFailure(message)) {
     case "notFound":
       return ExitCode.notFound;

@@ -1,12 +1,14 @@
+import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { hasErrorCode } from "../../base/error-code.ts";
+import { shellQuote } from "../../base/text/printable-text.ts";
 import { jobsDirectory } from "../../fanout/ledger/jobs-directory.ts";
 import { consoleAssetsPath } from "../../host/console-assets.ts";
 import { createLocalHost } from "../../host/local-host.ts";
-import { tokenMessage } from "../../host/run-main.ts";
+import { makeProcessPrivate } from "../../host/native-support.ts";
 import { exitImmediately } from "../../native/exit-now.ts";
 import { startLibuvThreads } from "../../native/libuv-threads.ts";
-import { isSourceCheckout } from "../../native/native-files.ts";
+import { isSourceCheckout, packageRoot } from "../../native/native-files.ts";
 import { parseAuthFlags } from "../../server/auth/auth-config.ts";
 import { ExecServer } from "../../server/exec-server.ts";
 import { runUntilSignal } from "../../server/lifecycle/run-server.ts";
@@ -14,23 +16,43 @@ import { writeStandardLine } from "../../server/lifecycle/stdio-stream.ts";
 import { listen } from "../../server/listen/listen.ts";
 import { ServerMetrics } from "../../server/observability/server-metrics.ts";
 import { stderrLog } from "../../server/observability/stderr-log.ts";
-import { type Command, UsageError } from "../command.ts";
+import { type Command, defineParsedCommand, UsageError } from "../command.ts";
+import type { HelpPage } from "../help/help-page.ts";
 import { forceExit } from "../support/forced-exit.ts";
 import { DATABASE_URL_VARIABLE, startJobsThread } from "../support/jobs-reader.ts";
+import { tokenFilePath, writeTokenFile } from "../support/token-file.ts";
 
 /** First port to try; the next ones follow while a port is in use. */
 const FIRST_PORT = 7070;
 const MAX_PORTS_TRIED = 100;
 
-export const command: Command = {
-  async run(argv) {
-    if (argv.includes("--help") || argv.includes("-h")) {
-      process.stdout.write(HELP);
-      return 0;
-    }
-    const { auth, newToken } = parseAuthFlags({ wsAuth: chooseAuth(argv) });
+const OPTIONS = { "ws-auth": { type: "string" } } as const;
+
+const HELP: HelpPage = {
+  usage: ["[--ws-auth auto]"],
+  details: `Serves on the first free port of 127.0.0.1 from ${FIRST_PORT} on. Use \`procwire serve\` for other addresses and
+    more options.`,
+  options: { Authentication: [["--ws-auth auto", "generate a token that clients must send, and write it to a file"]] },
+  examples: [
+    ["procwire start", "serve this host to programs of this host"],
+    ["procwire start --ws-auth auto", "require a token, on a host with other users"],
+    ["procwire start 2>start.log & procwire ps --wait 5", "in the background; wait until it serves"],
+  ],
+};
+
+export const command: Command = defineParsedCommand({
+  name: "start",
+  help: HELP,
+  options: OPTIONS,
+  parse: (argv) => (argv.includes("--help") || argv.includes("-h") ? null : { wsAuth: chooseAuth(argv) }),
+
+  async run({ wsAuth }) {
+    makeProcessPrivate();
+    const { auth, newToken } = parseAuthFlags({ wsAuth });
     const log = stderrLog("warn");
-    const host = createLocalHost({ log, subreaper: true, keepFreedMemory: true });
+    const tokenFile = newToken === undefined ? null : tokenFilePath();
+    const maskedPaths = tokenFile === null ? [] : [tokenFile];
+    const host = createLocalHost({ log, maskedPaths, subreaper: true, keepFreedMemory: true });
     const server = new ExecServer({ ...host, metrics: new ServerMetrics() });
     startLibuvThreads();
     // The console shows the jobs that `procwire jobs` lists in this directory.
@@ -39,26 +61,18 @@ export const command: Command = {
     const listening = await listenOnFreePort(server, { auth, web: { directory: consoleAssetsPath(), jobs } });
     writeStandardLine(2, `procwire exec-server listening on ${listening.url}`);
     writeStandardLine(1, listening.url);
-    if (newToken !== undefined) writeStandardLine(2, tokenMessage(listening.url, newToken));
-    writeStandardLine(2, gettingStartedText(listening.url, listening.loginUrl()));
+    if (tokenFile !== null && newToken !== undefined) writeTokenFile(tokenFile, newToken);
+    writeStandardLine(2, gettingStartedText(listening.url, listening.loginUrl(), tokenFile));
     for (const part of server.degradedComponents()) log("warn", part);
     await runUntilSignal(server, { listening, exit: exitImmediately });
     return forceExit(0);
   },
-};
-
-const HELP = `Usage: procwire start [--ws-auth auto]
-
-Serve on the first free port of 127.0.0.1 from ${FIRST_PORT} on, and print first steps.
-
-Options:
-  --ws-auth auto  generate a token that clients must send, and print it once
-`;
+});
 
 function chooseAuth(argv: string[]): "auto" | undefined {
   const { values, positionals } = parseArgs({
     args: argv,
-    options: { "ws-auth": { type: "string" } },
+    options: OPTIONS,
     allowPositionals: true,
     strict: false,
   });
@@ -81,15 +95,26 @@ async function listenOnFreePort(server: ExecServer, options: Parameters<typeof l
   }
 }
 
-function gettingStartedText(url: string, loginUrl: string | null): string {
-  const procwire = isSourceCheckout() ? "bin/procwire" : "procwire";
+function gettingStartedText(url: string, loginUrl: string | null, tokenFile: string | null): string {
+  const procwire = programName();
+  const server = tokenFile === null ? `--connect ${url}` : `--connect ${url} --token-file ${shellQuote(tokenFile)}`;
+  // Codex cannot send a token.
+  const codex = tokenFile === null ? `\n  CODEX_EXEC_SERVER_URL=${url} codex exec 'list the files here'` : "";
+  const token = tokenFile === null ? "" : `\nThe token that clients must send, until the server stops:\n  ${tokenFile}`;
   return `
 Open the web console (this URL works once, within 15 minutes):
-  ${loginUrl}
+  ${loginUrl}${token}
 Try, in another terminal:
-  ${procwire} run --connect ${url} -- uname -a
-  ${procwire} run --connect ${url} --tty -- bash
-  ${procwire} ps --connect ${url}
-  CODEX_EXEC_SERVER_URL=${url} codex exec 'list the files here'
+  ${procwire} run ${server} -- uname -a
+  ${procwire} run ${server} --tty -- bash
+  ${procwire} ps ${server}
+  ${procwire} console ${server}${codex}
 Ctrl-C stops the server and its processes.`;
+}
+
+/** Returns the program as a user types it in this directory. */
+function programName(): string {
+  const root = isSourceCheckout() ? packageRoot() : null;
+  if (root === null) return "procwire";
+  return root === process.cwd() ? "bin/procwire" : shellQuote(join(root, "bin", "procwire"));
 }

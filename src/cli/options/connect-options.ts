@@ -1,15 +1,19 @@
 import { readFileSync } from "node:fs";
 import { errorMessage } from "../../base/error-message.ts";
+import { parseObject } from "../../base/json-fields.ts";
 import type { ConnectionState, ExecServerClient } from "../../client/exec-server-client.ts";
 import { parseConnectUrl } from "../../client/node/connect-url.ts";
 import { connectServer, type ServerAddress } from "../../host/connect-server.ts";
 import { type PartialValues, UsageError } from "../command.ts";
+import { DEFAULT_URL } from "../default-url.ts";
 
 /** Options of commands that can use a server. */
 export const SERVER_OPTIONS = {
   connect: { type: "string" },
   "token-file": { type: "string" },
   "tls-ca": { type: "string" },
+  "tls-cert": { type: "string" },
+  "tls-key": { type: "string" },
   "insecure-plain-token": { type: "boolean" },
   wait: { type: "string" },
 } as const;
@@ -23,26 +27,8 @@ export const CONNECT_OPTIONS = {
   yes: { type: "boolean" },
 } as const;
 
-/** URL of a server that `procwire start` runs. */
-export const DEFAULT_URL = "ws://127.0.0.1:7070";
-
 /** The `--connect` value for this host; overrides PROCWIRE_CONNECT. */
 const LOCAL_TARGET = "local";
-
-export const SERVER_HELP = `Connection:
-  --connect URL           server: ws[s]://HOST:PORT, unix:///PATH, ssh://[USER@]HOST[:PORT][/SOCKET],
-                          docker://CONTAINER[/SOCKET], exec:COMMAND, or ${LOCAL_TARGET} (default: PROCWIRE_CONNECT)
-  --token-file PATH       file with the bearer token (default: the token in PROCWIRE_TOKEN)
-  --tls-ca FILE           additional CA certificates for wss://
-  --insecure-plain-token  allow sending the token to another host over plain ws://
-  --wait SECONDS          maximum time to wait until the server starts
-`;
-
-export const CONNECT_HELP = `${SERVER_HELP}  --session ID            resume this session instead of opening a new one
-  --install               install this procwire on an ssh:// or docker:// host that has none, after confirmation
-  --install-from PATH     package, or directory of packages, for that host; requires --install
-  --yes                   install without confirmation; requires --install
-`;
 
 export type ConnectValues = PartialValues<typeof CONNECT_OPTIONS>;
 
@@ -71,8 +57,13 @@ export function requireServerUrl(connect: string | undefined): string {
 }
 
 export function serverAddress(url: string, values: ConnectValues): ServerAddress {
+  const [certFile, keyFile] = [values["tls-cert"], values["tls-key"]];
+  if ((certFile === undefined) !== (keyFile === undefined))
+    throw new UsageError("--tls-cert and --tls-key require each other");
   return {
     url,
+    readTlsCert: certFile === undefined ? undefined : () => readOptionFile(certFile, "--tls-cert"),
+    readTlsKey: keyFile === undefined ? undefined : () => readOptionFile(keyFile, "--tls-key"),
     readToken: () => readToken(values["token-file"]),
     resumeSessionId: values.session,
     tlsCa: values["tls-ca"] === undefined ? undefined : readOptionFile(values["tls-ca"], "--tls-ca"),
@@ -109,7 +100,9 @@ function readToken(path: string | undefined): string | undefined {
   const { PROCWIRE_TOKEN } = process.env;
   const text =
     path !== undefined ? readOptionFile(path, "--token-file", "latin1") : PROCWIRE_TOKEN && latin1(PROCWIRE_TOKEN);
-  return text ? text.replace(/[\t-\r ]+$/, "") : undefined;
+  // The file of a server may be JSON with the scope of the token.
+  const { token } = (text?.startsWith("{") && parseObject(text)) || {};
+  return typeof token === "string" ? token : text ? text.replace(/[\t-\r ]+$/, "") : undefined;
 }
 
 const latin1 = (text: string) => Buffer.from(text).toString("latin1");

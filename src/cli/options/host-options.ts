@@ -1,6 +1,7 @@
 import type { SecretFilterOptions } from "../../exec/backend/secret-filter.ts";
 import { type ExecHost, localHost, serverHost } from "../../host/exec-host.ts";
 import type { HostPool, HostPoolOptions } from "../../host/host-pool.ts";
+import type { CredentialDefinition } from "../../protocol/network/credential-definition.ts";
 import { SANDBOX_MODES, type SandboxMode } from "../../tools/policy/sandbox-mode.ts";
 import { type ConnectValues, resolveServerUrl, serverAddress } from "./connect-options.ts";
 import { parseChoice } from "./parse-options.ts";
@@ -15,6 +16,8 @@ export interface HostValues {
   secretFilter: SecretFilterOptions;
   /** Token and secret files of this program besides `--token-file`. */
   secretFiles?: readonly string[] | undefined;
+  /** Credentials that commands on the local host may name. */
+  credentials?: readonly CredentialDefinition[] | undefined;
 }
 
 export interface HostPoolValues
@@ -29,11 +32,11 @@ export const ATTACHABLE_OPTIONS = { attachable: { type: "boolean" } } as const;
 /** Returns the host that runs commands: the server of this URL, or this host. */
 export function hostFromFlags(
   url: string | undefined,
-  { cwd, values, reopens = false, attachable = false, secretFilter, secretFiles = [] }: HostValues,
+  { cwd, values, reopens = false, attachable = false, secretFilter, secretFiles = [], credentials }: HostValues,
 ): ExecHost {
   const masked = [values["token-file"] ?? [], secretFiles].flat();
   return url === undefined
-    ? localHost({ cwd, secretFilter, masked, isAttachable: attachable })
+    ? localHost({ cwd, secretFilter, masked, isAttachable: attachable, credentials })
     : serverHost(serverAddress(url, values), { cwd, secretFilter, reopens });
 }
 

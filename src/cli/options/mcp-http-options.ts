@@ -1,10 +1,14 @@
 import type { IncomingMessage } from "node:http";
+import { systemClock } from "../../async/clock.ts";
 import { parseAuthFlags } from "../../server/auth/auth-config.ts";
-import { authorize, type WebSocketAuth } from "../../server/auth/websocket-auth.ts";
-import type { PeerAddress } from "../../server/host-services.ts";
+import { AuthFileWatcher } from "../../server/auth/auth-file-watcher.ts";
+import { Authenticator } from "../../server/auth/authenticator.ts";
+import { RevokedTokens } from "../../server/auth/revoked-tokens.ts";
+import type { PeerAddress, ServerLog } from "../../server/host-services.ts";
 import { FOREIGN_HOST_MESSAGE, isAllowedHost } from "../../server/listen/host-header.ts";
 import type { HttpAuthResult, McpHttpOptions } from "../../tools/mcp/mcp-http.ts";
 import { type PartialValues, UsageError } from "../command.ts";
+import type { HelpRow } from "../help/help-page.ts";
 
 /** Options of the MCP HTTP server. Authentication flags are those of `procwire serve`. */
 export const HTTP_OPTIONS = {
@@ -18,24 +22,31 @@ export const HTTP_OPTIONS = {
   "ws-audience": { type: "string" },
 } as const;
 
-export const HTTP_HELP = `HTTP:
-  --http HOST:PORT              serve Streamable HTTP at http://HOST:PORT/mcp instead of stdio; clients with the same token
-                                share their sessions
-  --ws-auth KIND                capability-token, signed-bearer-token, auto (generate a token and print it once), or none,
-                                for loopback addresses only (default: auto)
-  --ws-token-file PATH          file with the capability token
-  --ws-token-sha256 HEX         SHA-256 of the capability token
-  --ws-shared-secret-file PATH  file with the secret of signed tokens
-  --ws-issuer NAME              required issuer of signed tokens
-  --ws-audience NAME            required audience of signed tokens
-  --allow-host NAME             allowed host name, in addition to IP addresses and localhost; repeatable
-`;
+/** Help of `HTTP_OPTIONS`. */
+export const HTTP_ROWS: readonly HelpRow[] = [
+  [
+    "--http HOST:PORT",
+    "serve Streamable HTTP at http://HOST:PORT/mcp instead of stdio; clients with the same token share their sessions",
+  ],
+  [
+    "--ws-auth KIND",
+    "capability-token, signed-bearer-token, auto (generate a token and print it once), or none, for loopback addresses only (default: auto)",
+  ],
+  ["--ws-token-file PATH", "file with the capability token; read again when it changes and on SIGHUP"],
+  ["--ws-token-sha256 HEX", "SHA-256 of the capability token"],
+  ["--ws-shared-secret-file PATH", "file with the secret of signed tokens"],
+  ["--ws-issuer NAME", "required issuer of signed tokens"],
+  ["--ws-audience NAME", "required audience of signed tokens"],
+  ["--allow-host NAME", "allowed host name, in addition to IP addresses and localhost; repeatable"],
+];
 
 type HttpValues = PartialValues<typeof HTTP_OPTIONS>;
 
 export interface McpHttpListenOptions extends Pick<McpHttpOptions, "host" | "port" | "authenticate"> {
   /** Token and secret files, which no sandboxed process may read. */
   secretFiles: string[];
+  /** Watches token and secret files, so that removed tokens end. Returns null if there are none. */
+  watchFiles(log: ServerLog): AuthFileWatcher | null;
   /** Notices for the user, printed on stderr. */
   notices: string[];
 }
@@ -52,7 +63,7 @@ export function parseMcpHttpOptions(values: HttpValues): McpHttpListenOptions {
   const kind = values["ws-auth"] ?? "auto";
   if (kind === "none" && !LOOPBACK.has(host))
     throw new UsageError("--ws-auth none is for 127.0.0.1, [::1] and localhost only");
-  const { auth, warnings, newToken } = parseAuthFlags({
+  const { auth, warnings, newToken, authFiles, revokedTokensFile } = parseAuthFlags({
     wsAuth: kind === "none" ? undefined : kind,
     wsTokenFile: values["ws-token-file"],
     wsTokenSha256: values["ws-token-sha256"],
@@ -61,11 +72,19 @@ export function parseMcpHttpOptions(values: HttpValues): McpHttpListenOptions {
     wsAudience: values["ws-audience"],
   });
   const names = new Set((values["allow-host"] ?? []).map((name) => name.toLowerCase()));
+  const revoked = revokedTokensFile === undefined ? undefined : new RevokedTokens(revokedTokensFile);
+  const authenticator = new Authenticator(auth, { revoked });
   return {
     host,
     port: Number(found[3]),
-    authenticate: (request) => authenticateRequest(auth, names, request),
-    secretFiles: [values["ws-token-file"], values["ws-shared-secret-file"]].filter((file) => file !== undefined),
+    authenticate: (request) => authenticateRequest(authenticator, names, request),
+    watchFiles: (log) =>
+      authFiles || revoked
+        ? new AuthFileWatcher({ authenticator, files: authFiles, revoked, clock: systemClock, log })
+        : null,
+    secretFiles: [values["ws-token-file"], values["ws-shared-secret-file"], revokedTokensFile].filter(
+      (file) => file !== undefined,
+    ),
     notices: [...warnings, ...(newToken === undefined ? [] : [`token (shown once): ${newToken}`])],
   };
 }
@@ -88,17 +107,21 @@ export function unsandboxedOnly(
 
 /** Rejects requests of web pages from other origins, then checks the token. */
 async function authenticateRequest(
-  auth: WebSocketAuth,
+  auth: Authenticator,
   names: ReadonlySet<string>,
   { headers }: IncomingMessage,
 ): Promise<HttpAuthResult> {
   if (!isAllowedHost(headers.host, names)) return { type: "refused", status: 403, reason: FOREIGN_HOST_MESSAGE };
   if (headers.origin !== undefined && !isOwnOrigin(headers.origin, names))
     return { type: "refused", status: 403, reason: "requests from other origins are rejected" };
-  const result = await authorize(auth, headers.authorization, Date.now());
-  return result.type === "admitted"
-    ? { type: "admitted", principal: result.principal.id }
-    : { type: "refused", status: 401, reason: result.reason.replace("websocket ", "") };
+  const result = await auth.authorize(headers.authorization);
+  if (result.type === "refused")
+    return { type: "refused", status: 401, reason: result.reason.replace("websocket ", "") };
+  const { id, credential } = result.principal;
+  // Tools run commands without the confinement of a scope.
+  if (credential?.scope)
+    return { type: "refused", status: 403, reason: "a token with a scope cannot use MCP; use a token without a scope" };
+  return { type: "admitted", principal: id, onEnd: credential && ((listener) => credential.onEnd(listener)) };
 }
 
 function isOwnOrigin(origin: string, names: ReadonlySet<string>): boolean {

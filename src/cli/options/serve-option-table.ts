@@ -1,11 +1,12 @@
 import { readFileSync } from "node:fs";
-import { errorMessage } from "../../base/error-message.ts";
+import { FlagError } from "../../base/flag-error.ts";
 import { LOOPBACK_RULE } from "../../forward/forward-rules.ts";
 import { UsageError } from "../command.ts";
+import type { HelpPage } from "../help/help-page.ts";
 import { parseOptions } from "./parse-options.ts";
 
 /** An option of `procwire serve`. Flags, configuration file and help derive from it. */
-interface ServeOption {
+export interface ServeOption {
   /** A `strings` or `integers` option is repeatable as a flag, and a list in the configuration file. */
   type: "string" | "strings" | "boolean" | "integer" | "integers" | "seconds";
   /** Name of the value in the help; empty for a boolean. */
@@ -28,16 +29,32 @@ const LISTENING = {
   listen: text("URL", "stdio://, ws://IP:PORT (0: any free port) or unix://PATH (default: stdio://)"),
   "allow-host": option("strings", "NAME", "allowed host name, besides IP addresses and localhost; repeatable"),
   "allow-origin": option("strings", "ORIGIN", "allowed origin of web pages, as https://NAME; repeatable"),
-  "tls-cert": text("PATH", "PEM certificate with its intermediates for wss://; SIGHUP reloads it"),
-  "tls-key": text("PATH", "PEM key of the certificate; requires --tls-cert"),
   "max-connections": count("maximum connections (default: 4096)"),
   "max-message-bytes": bytes("maximum size of a message (default: 67108864)"),
-  "allow-forward": option("strings", "[HOST:PORT...]", "allow port forwarding to loopback and these targets"),
+  "allow-forward": option(
+    "strings",
+    "[TARGET...]",
+    "allow forwarding to loopback and these targets: HOST:PORT, HOST:*, a socket path, or any",
+  ),
+  credential: option(
+    "strings",
+    "DEFINITION",
+    "NAME=DOMAIN:HEADER:SOURCE: let clients use a secret of file:PATH or env:VARIABLE by its NAME; repeatable",
+  ),
+  "proxy-private-ips-via-upstream": flag("send requests of network proxies to private addresses to the upstream proxy"),
+};
+
+const TLS = {
+  "tls-cert": text("PATH", "PEM certificate with its intermediates for wss://; SIGHUP reloads it"),
+  "tls-key": text("PATH", "PEM key of the certificate; requires --tls-cert"),
+  "tls-client-ca": text("PATH", "PEM authority of client certificates; without --ws-auth every client needs one"),
+  "tls-client-crl": text("PATH", "PEM list of revoked client certificates; requires --tls-client-ca"),
+  "operator-subject": option("strings", "SUBJECT", "certificate subject that is operator, as CN=NAME; repeatable"),
 };
 
 const AUTHENTICATION = {
   "ws-auth": text("KIND", "capability-token, signed-bearer-token, or auto (generate and print a token)"),
-  "ws-token-file": text("PATH", "file with the capability token"),
+  "ws-token-file": text("PATH", "file with the capability token, or JSON with token and scope (docs/tokens.md)"),
   "ws-token-sha256": text("HEX", "SHA-256 of the capability token"),
   "ws-shared-secret-file": text("PATH", "file with the secret of signed tokens"),
   "ws-issuer": text("NAME", "required issuer of signed tokens"),
@@ -48,15 +65,44 @@ const AUTHENTICATION = {
   "operator-uid": option("integers", "UID", "user who is operator on a Unix socket; repeatable"),
 };
 
+const TOKENS = {
+  "ws-jwks": text("FILE|URL", "public keys (JWKS) of the issuer of signed tokens, instead of a shared secret"),
+  "revoked-tokens-file": text("PATH", "file with the ids of revoked signed tokens (default: SECRET-FILE.revoked)"),
+  sandbox: flag("offer sandboxes if bubblewrap works; --no-sandbox offers none (default: on)"),
+  "require-sandbox": text("MODE", "reject processes with less: read-only, workspace-write, or either with +network"),
+};
+
 const SESSIONS = {
   "max-processes": count("maximum live processes per session (default: 4096)"),
   "max-server-processes": count("maximum live processes of all sessions (default: 16384)"),
-  "memory-budget-bytes": bytes("maximum memory for output and messages of all clients (default: 536870912)"),
+  "memory-budget-bytes": bytes(
+    "memory for output and messages of all clients, at most 40% of the limit of a container (default: 536870912)",
+  ),
   "retained-output-bytes": bytes("maximum retained output per process (default: 1048576)"),
   "detached-session-ttl": seconds("lifetime of a session without a connection; 0 ends it at once (default: 30)"),
   "on-detach": text("pause|evict", "policy if the retained output of a detached session is full (default: pause)"),
   "allow-direct-exec": flag("accept direct starts; --no-allow-direct-exec rejects them (default: on)"),
   "allow-prepared-exec": flag("accept prepared starts; --no-allow-prepared-exec rejects them (default: on)"),
+};
+
+const QUOTA_DEFAULT = "(default: 1/4 of the server limit; all of it with one principal)";
+const quota = (noun: string) => count(`maximum ${noun} of one principal ${QUOTA_DEFAULT}`);
+
+const QUOTAS = {
+  "max-connections-per-principal": quota("connections"),
+  "max-sessions-per-principal": count(
+    "maximum sessions of one principal, with and without a connection (default: 1024; unlimited with one principal)",
+  ),
+  "max-processes-per-principal": quota("live processes"),
+  "max-memory-bytes-per-principal": bytes(
+    "memory of one principal within --memory-budget-bytes (default: 1/4 of it; all of it with one principal)",
+  ),
+  "max-waits-per-principal": quota("pending waits"),
+  "max-http-requests-per-principal": quota("pending HTTP requests"),
+  "max-forward-listeners-per-principal": quota("forwarding listeners"),
+  "max-forward-streams-per-principal": quota("forwarded streams"),
+  "max-file-handles-per-principal": quota("open files"),
+  "max-watched-paths-per-principal": quota("watched paths"),
 };
 
 const LIMITS = {
@@ -72,48 +118,66 @@ const LIMITS = {
 const LIFECYCLE = {
   supervised: flag("run under a supervisor: persistent processes survive crashes, hot restarts and upgrades"),
   "liveness-timeout": seconds("replace a server without heartbeat; 0 disables; requires --supervised (default: 30)"),
+  "give-up-after": count("end everything after N crashes within a minute; requires --supervised (default: never)"),
   "shutdown-grace": seconds("time between SIGTERM and SIGKILL at shutdown (default: 2)"),
   "idle-exit": seconds("exit after SECONDS without connections, sessions and processes (default: never)"),
 };
 
 const OBSERVABILITY = {
-  web: flag("serve the web console; requires --listen ws://"),
+  web: flag("serve the web console; requires --listen ws:// or unix://"),
   jobs: text("DIRECTORY", "show the fan-out jobs of DIRECTORY (.procwire/jobs) in the console"),
   "jobs-database": flag("show the fan-out jobs of the database PROCWIRE_DATABASE_URL in the console"),
   metrics: flag("expose Prometheus metrics at /metrics to operators"),
   "metrics-listen": text("IP:PORT", "additional unauthenticated listener for /metrics"),
-  audit: text("FILE", "append one JSON line per operation on a process, with its principal; reopened after rotation"),
+  audit: text("FILE", "append one JSON line per decision; `procwire audit verify` checks the file"),
+  "audit-sink": text("ADDRESS", "also send each audit line to unix:///PATH (datagrams) or syslog; requires --audit"),
   otel: flag("record an OpenTelemetry span per request; requires @opentelemetry/api"),
   "log-level": text("LEVEL", "debug, info, warn or error, on stderr (default: warn)"),
 };
 
-const HELP_GROUPS: Readonly<Record<string, Readonly<Record<string, ServeOption>>>> = {
+export const HELP_GROUPS: Readonly<Record<string, Readonly<Record<string, ServeOption>>>> = {
   Listening: LISTENING,
+  TLS,
   Authentication: AUTHENTICATION,
+  Tokens: TOKENS,
   Sessions: SESSIONS,
+  "Quotas per principal": QUOTAS,
   "Process limits": LIMITS,
   Lifecycle: LIFECYCLE,
   "Console and observability": OBSERVABILITY,
 };
 
-const OPTIONS = { ...LISTENING, ...AUTHENTICATION, ...SESSIONS, ...LIMITS, ...LIFECYCLE, ...OBSERVABILITY };
+const OPTIONS = {
+  ...LISTENING,
+  ...TLS,
+  ...AUTHENTICATION,
+  ...TOKENS,
+  ...SESSIONS,
+  ...QUOTAS,
+  ...LIMITS,
+  ...LIFECYCLE,
+  ...OBSERVABILITY,
+};
 
 export type ServeOptionName = keyof typeof OPTIONS;
 export type ServeOptionValue = string | number | boolean | (string | number)[];
 export type ServeOptionValues = { [K in ServeOptionName]?: ServeOptionValue };
 
+/** Flags of `procwire serve`, for `parseOptions`. */
+export const SERVE_FLAGS: Readonly<Record<string, { type: "string" | "boolean"; short?: string; multiple?: boolean }>> =
+  {
+    config: { type: "string" },
+    ...Object.fromEntries(
+      Object.entries(OPTIONS).map(([name, { type }]) => [
+        name,
+        { type: type === "boolean" ? type : "string", multiple: type === "strings" || type === "integers" } as const,
+      ]),
+    ),
+  };
+
 /** Merges flags and configuration file; flags win. Returns null if --help is set. */
 export function parseServeArguments(argv: string[]): ServeOptionValues | null {
-  const flags: Record<string, { type: "string" | "boolean"; short?: string; multiple?: boolean }> = {
-    config: { type: "string" },
-    help: { type: "boolean", short: "h" },
-  };
-  for (const [name, { type }] of Object.entries(OPTIONS)) {
-    flags[name] = {
-      type: type === "boolean" ? "boolean" : "string",
-      multiple: type === "strings" || type === "integers",
-    };
-  }
+  const flags: typeof SERVE_FLAGS = { ...SERVE_FLAGS, help: { type: "boolean", short: "h" } };
   const { values } = parseOptions({
     args: expandAllowForward(argv),
     options: flags,
@@ -134,30 +198,31 @@ export function parseServeArguments(argv: string[]): ServeOptionValues | null {
   return merged;
 }
 
-export function serveHelp(): string {
-  const groups = Object.entries(HELP_GROUPS).map(([title, options]) => {
-    const rows = Object.entries(options).map(
-      ([name, { value, help }]) => [`--${name}${value ? ` ${value}` : ""}`, help] as const,
-    );
-    const width = Math.max(...rows.map(([usage]) => usage.length));
-    return `${title}:\n${rows.map(([usage, help]) => `  ${usage.padEnd(width)}  ${help}\n`).join("")}`;
-  });
-  return `Usage: procwire serve [OPTIONS]
-
-Serve processes, files and HTTP requests of this host over JSON-RPC. Prints the URL on stdout when it listens. SIGTERM or
-SIGINT terminates all processes.
-
-${groups.join("\n")}
-  --config PATH  JSON file with these options: {"listen": "ws://127.0.0.1:7070", "maxProcesses": 10}
-  -h, --help     print this text
-
-Examples:
-  procwire serve --listen ws://127.0.0.1:7070
-  procwire serve --listen unix:///run/user/1000/procwire.sock
-  procwire serve --listen ws://0.0.0.0:7070 --tls-cert cert.pem --tls-key key.pem \\
-    --ws-auth capability-token --ws-token-file token
-`;
-}
+/** Help page of `procwire serve`. */
+export const SERVE_HELP: HelpPage = {
+  usage: ["[OPTIONS]"],
+  details: `Serves processes, files and HTTP requests of this host over JSON-RPC. Prints the URL on stdout when it listens.
+    SIGTERM or SIGINT terminates all processes.`,
+  options: {
+    ...Object.fromEntries(
+      Object.entries(HELP_GROUPS).map(([title, options]) => [
+        title,
+        Object.entries(options).map(([name, { value, help }]) => [`--${name} ${value}`.trimEnd(), help] as const),
+      ]),
+    ),
+    Configuration: [
+      ["--config PATH", 'JSON file with these options: {"listen": "ws://127.0.0.1:7070", "maxProcesses": 10}'],
+    ],
+  },
+  examples: [
+    ["procwire serve --listen ws://127.0.0.1:7070", "serve programs of this host"],
+    ["procwire serve --listen unix:///run/user/1000/procwire.sock", "serve one user on a Unix socket"],
+    [
+      "procwire serve --listen ws://0.0.0.0:7070 --tls-cert cert.pem \\\n--tls-key secrets/key.pem --ws-auth capability-token \\\n--ws-token-file secrets/token",
+      "serve other hosts, with TLS and a token",
+    ],
+  ],
+};
 
 /** Rewrites `--allow-forward` with any number of targets to one flag per target; without targets, to the loopback rule. */
 function expandAllowForward(argv: readonly string[]): string[] {
@@ -195,15 +260,15 @@ function readConfigFile(path: string): ServeOptionValues {
   try {
     parsed = JSON.parse(readFileSync(path, "utf8"));
   } catch (cause) {
-    throw new Error(`cannot read --config ${path}: ${errorMessage(cause)}`, { cause });
+    throw new FlagError("--config", path, cause);
   }
   if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) {
-    throw new Error(`--config ${path} must contain a JSON object of options`);
+    throw new FlagError("--config", path, "expected a JSON object of options");
   }
   const values: ServeOptionValues = {};
   for (const [key, value] of Object.entries(parsed)) {
     const name = optionNames().find((candidate) => camelCase(candidate) === key || candidate === key);
-    if (!name) throw new Error(`--config ${path}: unknown option \`${key}\`; \`procwire serve --help\` lists them`);
+    if (!name) throw new FlagError("--config", path, `unknown option \`${key}\``);
     values[name] = configValue(path, key, OPTIONS[name].type, value);
   }
   return values;
@@ -216,7 +281,7 @@ function configValue(path: string, key: string, type: ServeOption["type"], value
   if (type === "boolean" && typeof value === "boolean") return value;
   if (type === "string" && typeof value === "string") return value;
   if ((type === "integer" || type === "seconds") && typeof value === "number") return parseNumber(key, type, value);
-  throw new Error(`--config ${path}: \`${key}\` takes ${EXPECTED_VALUE[type]}`);
+  throw new FlagError("--config", path, `\`${key}\` takes ${EXPECTED_VALUE[type]}`);
 }
 
 const EXPECTED_VALUE: Record<ServeOption["type"], string> = {

@@ -1,9 +1,12 @@
 import { resolve } from "node:path";
 import type { ProcessLimits } from "../../exec/backend/process-limits.ts";
+import { isRequiredSandbox, REQUIRED_SANDBOXES, type RequiredSandbox } from "../../exec/backend/sandbox-requirement.ts";
 import { jobsDirectory } from "../../fanout/ledger/jobs-directory.ts";
-import { LOOPBACK_RULE, parseForwardRule } from "../../forward/forward-rules.ts";
+import { ANY_RULE, LOOPBACK_RULE, parseForwardRule } from "../../forward/forward-rules.ts";
 import type { RunMainOptions } from "../../host/run-main.ts";
+import { parseSinkAddress } from "../../server/audit/audit-sink.ts";
 import { type AuthFlags, parseAuthFlags } from "../../server/auth/auth-config.ts";
+import { hasSeveralPrincipals } from "../../server/auth/websocket-auth.ts";
 import type { JobsQueryHandler } from "../../server/console/jobs-http-api.ts";
 import type { LogLevel } from "../../server/host-services.ts";
 import { DEFAULT_LISTEN_URL, ExecServerTransport, isLoopback } from "../../server/listen/listen-url.ts";
@@ -11,6 +14,7 @@ import { isLogLevel } from "../../server/observability/stderr-log.ts";
 import { DEFAULT_LIVENESS_TIMEOUT_MS, LARGEST_MESSAGE_BYTES, type ServerConfig } from "../../server/server-config.ts";
 import { UsageError } from "../command.ts";
 import { DATABASE_URL_VARIABLE, startJobsThread } from "../support/jobs-reader.ts";
+import { parseCredentialFlags } from "./credential-options.ts";
 import {
   isNumber,
   isString,
@@ -32,7 +36,15 @@ export interface ServeOptions extends RunMainOptions {
 /** Parses the arguments. Returns null if --help is set. */
 export function parseServeOptions(argv: string[]): ServeOptions | null {
   const values = parseServeArguments(argv);
-  return values && toOptions(values);
+  return values && { ...toOptions(values), ownFiles: ownFiles(argv, values) };
+}
+
+/** Files of the server that are not secret, but may be in the same directory. */
+function ownFiles(argv: string[], values: ServeOptionValues): string[] {
+  const config = argv.flatMap(
+    (flag, at) => (flag === "--config" ? argv[at + 1] : /^--config=(.*)/.exec(flag)?.[1]) ?? [],
+  );
+  return [...config, values["tls-cert"]].filter(isString);
 }
 
 function toOptions(values: ServeOptionValues): ServeOptions {
@@ -48,6 +60,8 @@ function toOptions(values: ServeOptionValues): ServeOptions {
   if (isNumber(messageBytes) && messageBytes > LARGEST_MESSAGE_BYTES) {
     throw new UsageError(`--max-message-bytes takes at most ${LARGEST_MESSAGE_BYTES}, got \`${messageBytes}\``);
   }
+  if (values.sandbox === false && values["require-sandbox"] !== undefined)
+    throw new UsageError("--no-sandbox conflicts with --require-sandbox");
   const config: Partial<ServerConfig> = {
     ...optionalField("maxProcesses", values["max-processes"], isNumber),
     ...optionalField("maxServerProcesses", values["max-server-processes"], isNumber),
@@ -59,9 +73,13 @@ function toOptions(values: ServeOptionValues): ServeOptions {
     ...optionalField("shutdownGraceMs", inMs(values["shutdown-grace"]), isNumber),
     ...optionalField("allowDirectExec", values["allow-direct-exec"], isBoolean),
     ...optionalField("allowPreparedExec", values["allow-prepared-exec"], isBoolean),
+    ...optionalField("requireSandbox", requiredSandbox(values["require-sandbox"]), isSandboxMode),
     ...optionalField("onDetach", onDetach, isDetachPolicy),
     ...optionalField("allowForward", forwardRules(values["allow-forward"]), isStrings),
+    proxyPrivateIpsViaUpstream: values["proxy-private-ips-via-upstream"] === true || isSetInEnv(PRIVATE_IPS_VARIABLE),
+    credentials: parseCredentials(values.credential),
     limits: parseLimits(values),
+    quotas: parseQuotas(values),
   };
   const text = (name: ServeOptionName) => (typeof values[name] === "string" ? values[name] : undefined);
   const skew = values["ws-max-clock-skew-seconds"];
@@ -70,27 +88,39 @@ function toOptions(values: ServeOptionValues): ServeOptions {
     wsTokenFile: text("ws-token-file"),
     wsTokenSha256: text("ws-token-sha256"),
     wsSharedSecretFile: text("ws-shared-secret-file"),
+    wsJwks: text("ws-jwks"),
     wsIssuer: text("ws-issuer"),
     wsAudience: text("ws-audience"),
     wsMaxClockSkewSeconds: typeof skew === "number" ? skew : undefined,
     operatorTokenFile: text("operator-token-file"),
     operatorClaim: text("operator-claim"),
+    revokedTokensFile: text("revoked-tokens-file"),
   };
   const transport = ExecServerTransport.fromListenUrl(text("listen") ?? DEFAULT_LISTEN_URL);
-  const tls = tlsFromFlags(transport, text("tls-cert"), text("tls-key"));
+  const { tls, clientCertificates } = tlsFromFlags(transport, {
+    certFile: text("tls-cert"),
+    keyFile: text("tls-key"),
+    clientCaFile: text("tls-client-ca"),
+    clientCrlFile: text("tls-client-crl"),
+    operatorSubjects: toList(values["operator-subject"], isString),
+  });
   if (tls && values.supervised === true)
     throw new UsageError(
       "--tls-cert conflicts with --supervised: a handed-off listener does not support TLS; use a TLS proxy",
     );
   const { warnings = [], ...authOptions } = parseAuthFlags(auth);
   const isPlaintext = transport.type === "websocket" && !isLoopback(transport.host) && !tls;
+  const operatorUids = toList(values["operator-uid"], isNumber);
+  config.hasSeveralPrincipals =
+    operatorUids.length > 0 || clientCertificates !== undefined || hasSeveralPrincipals(authOptions.auth);
   return {
     transport,
     config,
     ...authOptions,
     warnings: isPlaintext && authOptions.auth.type !== "none" ? [...warnings, PLAINTEXT_TOKEN_WARNING] : warnings,
     tls,
-    operatorUids: toList(values["operator-uid"], isNumber),
+    clientCertificates,
+    operatorUids,
     allowHosts: toList(values["allow-host"], isString),
     web:
       values.web === true
@@ -102,13 +132,56 @@ function toOptions(values: ServeOptionValues): ServeOptions {
     metrics: values.metrics === true || values["metrics-listen"] !== undefined,
     metricsAt: metricsAddress(text("metrics-listen")),
     auditFile: text("audit"),
+    auditSink: auditSinkAddress(text("audit-sink"), text("audit")),
     otel: values.otel === true,
     idleExitMs: inMs(values["idle-exit"]),
     supervised: supervisionOptions(values),
     logLevel,
-    secretFiles: [auth.wsTokenFile, auth.wsSharedSecretFile, auth.operatorTokenFile, text("tls-key")].filter(
-      (path) => path !== undefined,
-    ),
+    noSandbox: values.sandbox === false,
+    secretFlags: secretFlags(values),
+    secretFiles: [
+      // A key set and an authority are public, but a command that replaces them could sign tokens and certificates.
+      ...(authOptions.authFiles?.paths ?? []),
+      ...(clientCertificates?.files ?? []),
+      ...[text("tls-key"), authOptions.revokedTokensFile],
+    ].filter((path) => path !== undefined),
+  };
+}
+
+const SECRET_FLAGS = [
+  "ws-token-file",
+  "ws-shared-secret-file",
+  "ws-jwks",
+  "operator-token-file",
+  "revoked-tokens-file",
+  "tls-key",
+  "tls-client-ca",
+  "tls-client-crl",
+  "audit",
+] as const satisfies readonly ServeOptionName[];
+
+function secretFlags(values: ServeOptionValues): Record<string, string> {
+  return Object.fromEntries(
+    SECRET_FLAGS.flatMap((name) => {
+      const path = values[name];
+      return isString(path) ? [[path, `--${name}`]] : [];
+    }),
+  );
+}
+
+function parseQuotas(values: ServeOptionValues): ServerConfig["quotas"] {
+  const quota = (name: ServeOptionName) => (isNumber(values[name]) ? values[name] : undefined);
+  return {
+    connections: quota("max-connections-per-principal"),
+    sessions: quota("max-sessions-per-principal"),
+    processes: quota("max-processes-per-principal"),
+    memoryBytes: quota("max-memory-bytes-per-principal"),
+    waits: quota("max-waits-per-principal"),
+    httpRequests: quota("max-http-requests-per-principal"),
+    forwardListeners: quota("max-forward-listeners-per-principal"),
+    forwardStreams: quota("max-forward-streams-per-principal"),
+    fileHandles: quota("max-file-handles-per-principal"),
+    watchedPaths: quota("max-watched-paths-per-principal"),
   };
 }
 
@@ -123,9 +196,18 @@ function openJobs(directory: string | undefined, inDatabase: boolean): JobsQuery
   });
 }
 
+function auditSinkAddress(value: string | undefined, file: string | undefined): ServeOptions["auditSink"] {
+  if (value === undefined) return undefined;
+  if (file === undefined) throw new UsageError("--audit-sink requires --audit FILE");
+  const address = parseSinkAddress(value);
+  if (!address) throw new UsageError(`unsupported --audit-sink \`${value}\`; expected unix:///PATH or syslog`);
+  return address;
+}
+
 function supervisionOptions(values: ServeOptionValues): ServeOptions["supervised"] {
   if (values.supervised !== true) {
-    if (values["liveness-timeout"] !== undefined) throw new UsageError("--liveness-timeout requires --supervised");
+    for (const name of ["liveness-timeout", "give-up-after"] as const)
+      if (values[name] !== undefined) throw new UsageError(`--${name} requires --supervised`);
     return undefined;
   }
   const listen = values.listen ?? DEFAULT_LISTEN_URL;
@@ -137,8 +219,28 @@ function supervisionOptions(values: ServeOptionValues): ServeOptions["supervised
     throw new UsageError(
       "--ws-auth auto conflicts with --supervised: the token would change with each server; use --ws-token-file",
     );
-  return { livenessTimeoutMs: inMs(values["liveness-timeout"]) ?? DEFAULT_LIVENESS_TIMEOUT_MS };
+  return {
+    livenessTimeoutMs: inMs(values["liveness-timeout"]) ?? DEFAULT_LIVENESS_TIMEOUT_MS,
+    giveUpAfter: crashLimit(values["give-up-after"]),
+  };
 }
+
+/** As in native/programs/server-lifecycle.h. */
+const MAX_CRASH_LIMIT = 1024;
+
+function crashLimit(value: ServeOptionValue | undefined): number | undefined {
+  if (value === undefined) return undefined;
+  if (typeof value !== "number" || value < 1 || value > MAX_CRASH_LIMIT)
+    throw new UsageError(`--give-up-after \`${value}\`: expected 1 to ${MAX_CRASH_LIMIT} crashes`);
+  return value;
+}
+
+function requiredSandbox(value: ServeOptionValue | undefined): RequiredSandbox | undefined {
+  if (value === undefined || (isString(value) && isRequiredSandbox(value))) return value;
+  throw new UsageError(`unsupported --require-sandbox \`${value}\`; expected ${REQUIRED_SANDBOXES.join(", ")}`);
+}
+
+const isSandboxMode = (value: unknown): value is RequiredSandbox => isString(value) && isRequiredSandbox(value);
 
 function parseOrigin(text: string): string {
   const origin = URL.parse(text)?.origin;
@@ -163,8 +265,17 @@ function forwardRules(value: ServeOptionValue | undefined): string[] | undefined
   return toList(value, isString).map((text) => {
     const rule = parseForwardRule(text);
     if (rule !== null) return rule;
-    throw new UsageError(`--allow-forward \`${text}\` must be HOST:PORT, HOST:* or ${LOOPBACK_RULE}`);
+    throw new UsageError(
+      `--allow-forward \`${text}\` must be HOST:PORT, HOST:*, /PATH, ${LOOPBACK_RULE} or ${ANY_RULE}`,
+    );
   });
+}
+
+/** Returns the definitions as written. They contain no secrets. */
+function parseCredentials(value: ServeOptionValue | undefined): string[] {
+  const texts = toList(value, isString);
+  parseCredentialFlags(texts);
+  return texts;
 }
 
 function isStrings(value: unknown): value is string[] {
@@ -202,4 +313,11 @@ function optionalField<K extends string, T>(
   is: (value: unknown) => value is T,
 ): { [P in K]?: T } {
   return is(value) ? ({ [key]: value } as { [P in K]?: T }) : {};
+}
+
+/** The name of Codex for `--proxy-private-ips-via-upstream`. */
+const PRIVATE_IPS_VARIABLE = "CODEX_EXEC_SERVER_PROXY_PRIVATE_IPS_VIA_UPSTREAM";
+
+function isSetInEnv(name: string): boolean {
+  return ["1", "true"].includes((process.env[name] ?? "").toLowerCase());
 }

@@ -13,13 +13,13 @@ export function splitOptionsAndCommand(
     const arg = args[at] ?? "";
     if (arg === "--") return { ownArgs: args.slice(0, at), command: args.slice(at + 1) };
     if (!arg.startsWith("-") || arg === "-") break;
-    at += takesValue(arg, options) ? 2 : 1;
+    at += takesNextArgument(arg, options) ? 2 : 1;
   }
   return { ownArgs: args.slice(0, at), command: args.slice(at) };
 }
 
 /** Reports whether the next argument is the value of this option. */
-function takesValue(arg: string, options: ParseArgsOptionsConfig): boolean {
+export function takesNextArgument(arg: string, options: ParseArgsOptionsConfig): boolean {
   if (arg.startsWith("--")) return !arg.includes("=") && options[arg.slice(2)]?.type === "string";
   const letters = arg.slice(1);
   const shorts = new Map(Object.values(options).map(({ short, type }) => [short, type]));

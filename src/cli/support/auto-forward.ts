@@ -1,4 +1,4 @@
-import { printableText } from "../../base/printable-text.ts";
+import { printableText } from "../../base/text/printable-text.ts";
 import type { ExecServerClient } from "../../client/exec-server-client.ts";
 import { UsageError } from "../command.ts";
 

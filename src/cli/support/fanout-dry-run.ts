@@ -1,11 +1,11 @@
 import { NO_USAGE, type TokenUsage } from "../../agent/token-usage.ts";
-import { printableText } from "../../base/printable-text.ts";
+import { printableText } from "../../base/text/printable-text.ts";
 import { costInUsd, formatUsdExact } from "../../fanout/cost/price-table.ts";
 import { jobKey, type TableInput } from "../../fanout/input/table-input.ts";
 import { countText } from "../../fanout/output/job-progress.ts";
 import { type DryRun, dryRun } from "../../fanout/run/dry-run.ts";
 import { readUsageSample, type UsageSample } from "../../fanout/run/usage-sample.ts";
-import type { FanoutCommandOptions } from "../options/fanout-options.ts";
+import type { FanoutCommandOptions } from "../options/agent/fanout-options.ts";
 import { openJobStore } from "./fanout-setup.ts";
 
 /** Prints the first prompts and the estimated tokens and cost of a run, without calling the model. */

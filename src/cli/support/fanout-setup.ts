@@ -1,6 +1,7 @@
 import { openModelApi } from "../../agent/agent-config.ts";
-import { errorMessage } from "../../base/error-message.ts";
-import { printableText } from "../../base/printable-text.ts";
+import { userMessage } from "../../base/error-message.ts";
+import { printableText } from "../../base/text/printable-text.ts";
+import type { Row } from "../../fanout/job.ts";
 import { DEFAULT_OUTAGE_TIMEOUT_MS } from "../../fanout/job-settings.ts";
 import type { JobStore } from "../../fanout/ledger/job-ledger.ts";
 import { jobsDirectory } from "../../fanout/ledger/jobs-directory.ts";
@@ -11,7 +12,8 @@ import { TerminalJobListener } from "../../fanout/output/terminal-job-listener.t
 import { rowProcessPrefix } from "../../fanout/row/row-process-prefix.ts";
 import type { CoordinatorOptions } from "../../fanout/run/coordinator.ts";
 import { createRowCaller, type RowResources } from "../../fanout/run/row-resources.ts";
-import type { FanoutRunOptions } from "../options/fanout-options.ts";
+import { type NetworkWords, parseNetworkWords } from "../../tools/network/network-rules.ts";
+import type { FanoutRunOptions } from "../options/agent/fanout-options.ts";
 import { openHostPool } from "../options/host-options.ts";
 
 /** Opens the resources that rows need, calls `work` and closes them. */
@@ -42,13 +44,27 @@ export async function withFanoutResources<T>(
         outageTimeoutMs,
       }),
       concurrency: options.concurrency,
-      openTools: async (job, rowIndex, rowSignal) =>
-        job.task.tools === "exec" ? hosts.openTools(rowSignal, rowProcessPrefix(job.id, rowIndex)) : null,
+      openTools: async (job, { rowIndex, row }, rowSignal) => {
+        if (job.task.tools !== "exec") return null;
+        const words = rowNetworkWords(row, options.networkColumn);
+        return hosts.openTools(rowSignal, rowProcessPrefix(job.id, rowIndex), words);
+      },
       signal,
     });
   } finally {
     api.close();
   }
+}
+
+/** Returns the words that narrow the network of a row, or null if its cell is empty. */
+function rowNetworkWords(row: Row, column: string | undefined): NetworkWords | null {
+  if (column === undefined) return null;
+  const cell = row[column];
+  if (cell === undefined) throw new Error(`--network-column \`${column}\`: the table has no such column`);
+  const words = String(cell)
+    .split(/\s+/)
+    .filter((word) => word !== "");
+  return parseNetworkWords(words, `column \`${column}\``);
 }
 
 export function coordinatorOptions(
@@ -113,7 +129,7 @@ function readOutageTimeoutMs({ outageTimeoutSeconds }: Pick<FanoutRunOptions, "o
 /** Returns a callback that prints warnings and does not stop the command. */
 export function warnTo(where: string): (error: unknown) => void {
   return (error) => {
-    const message = errorMessage(error);
+    const message = userMessage(error);
     process.stderr.write(`${where}: ${printableText(message)}\n`);
   };
 }

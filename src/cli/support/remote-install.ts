@@ -10,6 +10,7 @@ import { connectServer, type ServerAddress } from "../../host/connect-server.ts"
 import { currentLibc, isSupportedNode, PlatformPackages } from "../../host/platform-packages.ts";
 import { type PlatformFiles, SelfPackage } from "../../host/self-package.ts";
 import { UsageError } from "../command.ts";
+import { CopyProgress } from "../terminal/copy-progress.ts";
 
 /** Supported CPU architectures: the name in `uname`, and the name in npm. */
 const PROCESSORS: ReadonlyMap<string, string> = new Map([
@@ -93,7 +94,8 @@ async function install(
   const size = `${Math.ceil(copy.bytes / 1_000_000)} MB`;
   if (!assumeYes) await confirm(`copy procwire (${size}) to ${target}? [y/N] `);
   logLine(`copying ${size} to ${target}`);
-  await send(copy.tarArgv, argv, target);
+  await send(copy.tarArgv, argv, { target, totalBytes: copy.bytes });
+  logLine(`installed procwire in ${target}`);
 }
 
 /** Returns the packages to install: this one if it runs there, otherwise that of the platform, plus Node if missing. */
@@ -148,7 +150,11 @@ async function confirm(question: string): Promise<void> {
 }
 
 /** Resolves when the remote host has installed the copy. */
-async function send(tarArgv: string[], installArgv: string[], target: string): Promise<void> {
+async function send(
+  tarArgv: string[],
+  installArgv: string[],
+  { target, totalBytes }: { target: string; totalBytes: number },
+): Promise<void> {
   const [tarName = "", ...tarArgs] = tarArgv;
   const [installName = "", ...installArgs] = installArgv;
   const tar = spawn(tarName, tarArgs, { stdio: ["ignore", "pipe", "pipe"] });
@@ -156,12 +162,38 @@ async function send(tarArgv: string[], installArgv: string[], target: string): P
   const [tarFailure, installFailure] = [waitForFailure(tar, tarName), waitForFailure(install, installName)];
   // A broken pipe has its cause in one of the two programs.
   const [, ...failures] = await Promise.all([
-    pipeline(tar.stdout, install.stdin).catch(() => undefined),
+    pipeline(tar.stdout, reportProgress(totalBytes), install.stdin).catch(() => undefined),
     installFailure,
     tarFailure,
   ]);
   const failure = failures.find((candidate) => candidate !== null);
   if (failure) throw new Error(`cannot copy procwire to ${target}: ${failure}`);
+}
+
+/** Passes data on and shows the progress: a bar on a terminal, otherwise a line per quarter. */
+function reportProgress(totalBytes: number): (source: AsyncIterable<Buffer>) => AsyncGenerator<Buffer> {
+  const bar = process.stderr.isTTY ? new CopyProgress(process.stderr) : null;
+  return async function* (source) {
+    let bytes = 0;
+    let reported = 0;
+    for await (const chunk of source) {
+      yield chunk;
+      bytes += chunk.length;
+      bar?.update({
+        bytes,
+        totalBytes: Math.max(bytes, totalBytes),
+        files: 0,
+        totalFiles: 1,
+        unchanged: 0,
+        isCounted: true,
+      });
+      const quarter = Math.min(3, Math.floor((4 * bytes) / totalBytes));
+      if (!bar && quarter > reported) logLine(`copied ${25 * quarter}%`);
+      reported = quarter;
+    }
+    bar?.clear();
+    logLine("copied; the host checks the copy");
+  };
 }
 
 /** Resolves to the reason why a program failed, or to null if it succeeded. */

@@ -1,3 +1,4 @@
+import { fstatSync } from "node:fs";
 import type { ExecProcess, ExitStatus } from "../../exec/exec-process.ts";
 import { QueryGate, QueryStripper } from "../../exec/terminal/terminal-queries.ts";
 import { EscapeKey } from "../options/escape-key.ts";
@@ -19,6 +20,8 @@ export interface ForegroundOptions {
   escapeKey?: number | null;
   /** Called with typed input that the terminal echoed; never called while echo is off. */
   onTyped?: ((chunk: Uint8Array) => void) | undefined;
+  /** Takes input that answers a question of this program. Returns false for input of the process. */
+  takeInput?: ((chunk: Uint8Array) => boolean) | undefined;
 }
 
 export type ForegroundEnd =
@@ -38,7 +41,7 @@ export async function runInForeground(child: ExecProcess, options: ForegroundOpt
   const leaveRawMode = options.tty ? enterRawMode() : () => undefined;
   const escapes =
     options.tty && process.stdin.isTTY && options.escapeKey != null ? new EscapeKey(options.escapeKey) : null;
-  const stopInput = forwardStdin(child, options.onTyped, escapes, () => ending.resolve({ type: "left" }));
+  const stopInput = forwardStdin(child, options, escapes, () => ending.resolve({ type: "left" }));
   try {
     const shown = showOutput(child, { filter: queryFilter(child, options) }).then(
       (status): ForegroundEnd => (status ? { type: "exited", status } : { type: "unread" }),
@@ -64,15 +67,19 @@ function queryFilter(child: ExecProcess, { tty, isAnswered }: ForegroundOptions)
 /** Forwards stdin and its end to the process. Returns a function that stops this. */
 function forwardStdin(
   child: ExecProcess,
-  onTyped: ForegroundOptions["onTyped"],
+  { onTyped, takeInput }: ForegroundOptions,
   escapes: EscapeKey | null,
   leave: () => void,
 ): () => void {
+  if (isNullDevice(0)) {
+    child.closeStdin().catch(() => undefined);
+    return () => undefined;
+  }
   const { stdin } = process;
   let isClosed = false;
   /** Returns false if the process takes no more input. */
   const write = async (chunk: Uint8Array): Promise<boolean> =>
-    !isClosed && (await writeTyped(child, chunk, onTyped)).status === "accepted";
+    takeInput?.(chunk) || (!isClosed && (await writeTyped(child, chunk, onTyped)).status === "accepted");
   /** Scans typed input for the escape key even while writes are blocked by a lost connection. */
   const forwardTyped = (escapeKey: EscapeKey) => {
     let lastWrite = Promise.resolve(true);
@@ -86,7 +93,8 @@ function forwardStdin(
     });
   };
   const forward = async () => {
-    for await (const chunk of stdin) if (!(await write(chunk))) return;
+    // A question needs input also after the process closed its own.
+    for await (const chunk of stdin) if (!(await write(chunk)) && !takeInput) return;
     if (!isClosed) await child.closeStdin();
   };
   // Input errors surface through the process or its failure.
@@ -96,6 +104,19 @@ function forwardStdin(
     isClosed = true;
     stdin.destroy();
   };
+}
+
+/** Number of /dev/null on Linux. */
+const NULL_DEVICE = 0x103;
+
+/** Reports whether a descriptor is /dev/null, whose stream would be loaded only to report its end. */
+function isNullDevice(fd: number): boolean {
+  try {
+    const stat = fstatSync(fd);
+    return stat.isCharacterDevice() && stat.rdev === NULL_DEVICE;
+  } catch {
+    return false;
+  }
 }
 
 /** Writes input. Checks echo before and after the write, so that a change in between counts as off. */

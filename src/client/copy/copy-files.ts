@@ -1,7 +1,9 @@
 import { ByteSemaphore } from "../../async/byte-semaphore.ts";
 import { TaskSet } from "../../async/task-set.ts";
 import { errorMessage } from "../../base/error-message.ts";
+import { checkArgument, checkOptions } from "../../exec/options/option-schema.ts";
 import { pathFromUri } from "../../protocol/path-uri.ts";
+import { copyDestination, copyEndpoint, copyFilesOptions } from "../client-options.ts";
 import type { PathScan, ScannedEntry } from "../files/remote-files.ts";
 import { joinEntry, splitPath, toPathUri } from "../rpc/path-conversion.ts";
 import { BLOCK_BYTES, copyInBlocks, haveSameContent, MAX_BLOCKS_IN_FLIGHT, systemErrorCode } from "./block-copy.ts";
@@ -45,6 +47,9 @@ export async function copyFiles(
   to: CopyDestination,
   options: CopyFilesOptions = {},
 ): Promise<CopyResult> {
+  checkArgument("copyFiles", "from", from, copyEndpoint);
+  checkArgument("copyFiles", "to", to, copyDestination);
+  checkOptions("copyFiles", options, copyFilesOptions);
   return await new TreeCopy(from, to, options).run();
 }
 
@@ -100,24 +105,33 @@ class TreeCopy {
     const transfers = new TaskSet(() => undefined);
     await this.#visit(root, transfers);
     try {
-      let active = 0;
-      const walk = async (): Promise<void> => {
-        for (let next = this.#unvisited.pop(); next && !this.#signal.aborted; next = this.#unvisited.pop()) {
-          const directory = next;
-          active++;
-          await this.#collectProblem(directory.source, () => this.#visit(directory, transfers));
-          active--;
-        }
-      };
-      // A walker without work may end while another still finds directories, so walkers are started again.
-      do await Promise.all(Array.from({ length: WALKERS }, walk));
-      while (this.#unvisited.length > 0 && active === 0 && !this.#signal.aborted);
+      await this.#visitAll(transfers);
     } finally {
       await transfers.settled();
     }
     this.#signal.throwIfAborted();
     this.#tally.isCounted = true;
     await this.#setDirectoryAttributes();
+  }
+
+  /** Visits the queued directories and those they contain, `WALKERS` at a time. Stops at an abort. */
+  #visitAll(transfers: TaskSet): Promise<void> {
+    const done = Promise.withResolvers<void>();
+    let active = 0;
+    const visitNext = () => {
+      while (active < WALKERS && !this.#signal.aborted) {
+        const directory = this.#unvisited.pop();
+        if (!directory) break;
+        active++;
+        void this.#collectProblem(directory.source, () => this.#visit(directory, transfers)).then(() => {
+          active--;
+          visitNext();
+        }, done.reject);
+      }
+      if (active === 0) done.resolve();
+    };
+    visitNext();
+    return done.promise;
   }
 
   /** Creates one directory, starts the copies of its files and queues its subdirectories. */

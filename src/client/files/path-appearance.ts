@@ -18,6 +18,8 @@ export interface PathAppearanceDeps {
 interface Waiter {
   readonly paths: readonly string[];
   wake: () => void;
+  /** Why the wait fails; null while the wait is pending. */
+  failure: Error | null;
 }
 
 /** Waits for paths to appear. All waiters of a client share the one watch of its connection. */
@@ -34,11 +36,12 @@ export class PathAppearance {
 
   /** Resolves when one of the paths exists; rejects with the signal's reason, or with the error of a call. */
   async waitFor(paths: string[], signal: AbortSignal | undefined): Promise<void> {
-    const waiter: Waiter = { paths, wake: () => undefined };
+    const waiter: Waiter = { paths, wake: () => undefined, failure: null };
     this.#waiters.add(waiter);
     try {
       for (;;) {
         signal?.throwIfAborted();
+        if (waiter.failure) throw waiter.failure;
         const woken = Promise.withResolvers<void>();
         waiter.wake = woken.resolve;
         await this.#watchAll(signal);
@@ -55,6 +58,12 @@ export class PathAppearance {
   /** Makes all waiters check their paths; called when the watch fires. */
   wakeAll(): void {
     for (const { wake } of this.#waiters) wake();
+  }
+
+  /** Makes all waiters reject with this error. */
+  failAll(error: Error): void {
+    for (const waiter of this.#waiters) waiter.failure = error;
+    this.wakeAll();
   }
 
   /** Sets a watch for the paths of all waiters, because a new watch replaces the previous one. */

@@ -1,5 +1,7 @@
 import { withCallErrors } from "../../exec/call-error.ts";
 import type { CallOptions } from "../../exec/exec-process.ts";
+import { type InputData, toInputBytes } from "../../exec/options/input-bytes.ts";
+import { checkWrite } from "../../exec/options/process-checks.ts";
 import type { ParamsOf } from "../../protocol/methods.ts";
 import { toPathUri } from "../rpc/path-conversion.ts";
 import type { ReconnectingSession } from "../session/reconnecting-session.ts";
@@ -16,12 +18,12 @@ export type CommitOptions = Omit<ParamsOf<"fs/commit">, "handleId" | "path">;
  */
 export class RemoteFile implements AsyncDisposable {
   readonly path: string;
-  readonly #session: () => ReconnectingSession;
+  readonly #session: ReconnectingSession;
   readonly #handleId: string;
   #isClosed = false;
 
   /** @internal */
-  constructor(session: () => ReconnectingSession, handleId: string, path: string) {
+  constructor(session: ReconnectingSession, handleId: string, path: string) {
     this.#session = session;
     this.#handleId = handleId;
     this.path = path;
@@ -32,22 +34,25 @@ export class RemoteFile implements AsyncDisposable {
     const params = { handleId: this.#handleId, offset, len: length };
     return this.#withCallErrors(
       "fs/readBlock",
-      () => this.#session().call("fs/readBlock", params, { resend: "unsent" }),
+      () => this.#session.call("fs/readBlock", params, { resend: "unsent" }),
       signal,
     );
   }
 
   /** Writes at most 1 MiB at `offset`. */
-  write(offset: number, chunk: Uint8Array, { signal }: CallOptions = {}): Promise<void> {
-    const params = { handleId: this.#handleId, offset, chunk };
-    const write = async () => void (await this.#session().call("fs/writeBlock", params, { resend: "unsent" }));
-    return this.#withCallErrors("fs/writeBlock", write, signal);
+  write(offset: number, data: InputData, options: CallOptions = {}): Promise<void> {
+    const write = async () => {
+      const params = { handleId: this.#handleId, offset, chunk: toInputBytes(data) };
+      await this.#session.call("fs/writeBlock", params, { resend: "unsent" });
+    };
+    const details = { method: "fs/writeBlock", path: this.path };
+    return withCallErrors(details, write, options?.signal, () => checkWrite(data, options));
   }
 
   /** Returns the SHA-256 of the first `length` bytes, or null if the file is shorter. */
   async checksum(length: number, { signal }: CallOptions = {}): Promise<string | null> {
     const params = { handleId: this.#handleId, length };
-    const compute = () => this.#session().call("fs/checksum", params, { resend: "unsent" });
+    const compute = () => this.#session.call("fs/checksum", params, { resend: "unsent" });
     return (await this.#withCallErrors("fs/checksum", compute, signal)).sha256;
   }
 
@@ -56,7 +61,7 @@ export class RemoteFile implements AsyncDisposable {
     const params = { handleId: this.#handleId, path: toPathUri(path), ...whole };
     await this.#withCallErrors(
       "fs/commit",
-      () => this.#session().call("fs/commit", params, { resend: "unsent" }),
+      () => this.#session.call("fs/commit", params, { resend: "unsent" }),
       signal,
     );
     this.#isClosed = true;
@@ -65,8 +70,10 @@ export class RemoteFile implements AsyncDisposable {
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
+    // The server closes the files of a lost session.
+    if (this.#session.isDisconnected) return;
     // Also valid on a new connection: closing an unknown file handle is not an error.
-    await this.#withCallErrors("fs/close", () => this.#session().call("fs/close", { handleId: this.#handleId }));
+    await this.#withCallErrors("fs/close", () => this.#session.call("fs/close", { handleId: this.#handleId }));
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -1,13 +1,29 @@
 import type { Clock } from "../../async/clock.ts";
 import { withCallErrors } from "../../exec/call-error.ts";
 import type { CallOptions } from "../../exec/exec-process.ts";
+import { checkInputData, type InputData, toInputBytes } from "../../exec/options/input-bytes.ts";
+import { checkArgument, checkOptions, type OptionKind } from "../../exec/options/option-schema.ts";
+import { checkCall } from "../../exec/options/process-checks.ts";
+import { callOptions } from "../../exec/options/process-options.ts";
 import { encodeBase64 } from "../../protocol/base64.ts";
-import { ErrorCode } from "../../protocol/errors.ts";
+import { type DisconnectedError, ErrorCode } from "../../protocol/errors.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type { MethodName, ParamsOf, ResultOf, ServerNotification } from "../../protocol/methods.ts";
+import {
+  attributeOptions,
+  copyOptions,
+  createDirectoryOptions,
+  followOptions,
+  pathKind,
+  pathsKind,
+  removeOptions,
+  scanOptions,
+  walkOptions,
+} from "../client-options.ts";
 import { checkBelow, checkEntryName, entryNormalizer, inCallerForm, toPathUri } from "../rpc/path-conversion.ts";
-import { callOrExplain } from "../rpc/unsupported-method.ts";
+import { callInAnySession, callOrExplain } from "../rpc/unsupported-method.ts";
 import type { ReconnectingSession, SessionCallOptions } from "../session/reconnecting-session.ts";
+import type { ReopeningSession } from "../session/reopening-session.ts";
 import { PathAppearance } from "./path-appearance.ts";
 import { RemoteFile } from "./remote-file.ts";
 
@@ -79,13 +95,13 @@ const WALK_LIMITS = {
  * const text = await client.files.readText("/tmp/hello.sh");
  */
 export class RemoteFiles {
-  readonly #session: () => ReconnectingSession;
+  readonly #sessions: ReopeningSession;
   readonly #newId: () => string;
   readonly #appearance: PathAppearance;
 
   /** @internal */
-  constructor(session: () => ReconnectingSession, newId: () => string, clock: Clock) {
-    this.#session = session;
+  constructor(sessions: ReopeningSession, newId: () => string, clock: Clock) {
+    this.#sessions = sessions;
     this.#newId = newId;
     this.#appearance = new PathAppearance({
       exists: (path) => this.exists(path),
@@ -95,7 +111,7 @@ export class RemoteFiles {
   }
 
   async readFile(path: string, options?: CallOptions): Promise<Uint8Array> {
-    const read = (uri: string) => this.#call("fs/readFile", { path: uri });
+    const read = (uri: string) => this.#call("fs/readFile", { path: uri }, options);
     return (await this.#withCallErrors("fs/readFile", path, read, options)).dataBase64;
   }
 
@@ -104,19 +120,28 @@ export class RemoteFiles {
   }
 
   /** Creates or replaces the file; its directory must exist. */
-  writeFile(path: string, data: Uint8Array | string, options?: CallOptions): Promise<void> {
-    const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
-    return this.#withCallErrors("fs/writeFile", path, (uri) => this.#write(uri, bytes, options?.signal), options);
+  writeFile(path: string, data: InputData, options?: CallOptions): Promise<void> {
+    const write = (uri: string) => {
+      checkInputData("writeFile", "data", data);
+      return this.#write(uri, toInputBytes(data), options?.signal);
+    };
+    return this.#withCallErrors("fs/writeFile", path, write, options);
   }
 
-  createDirectory(path: string, { signal, ...how }: CreateDirectoryOptions = {}): Promise<void> {
-    const create = async (uri: string) => void (await this.#call("fs/createDirectory", { path: uri, ...how }));
-    return this.#withCallErrors("fs/createDirectory", path, create, { signal });
+  createDirectory(path: string, options: CreateDirectoryOptions = {}): Promise<void> {
+    const create = async (uri: string) =>
+      void (await this.#call(
+        "fs/createDirectory",
+        { path: uri, ...withoutSignal(options) },
+        { signal: options.signal },
+      ));
+    return this.#withCallErrors("fs/createDirectory", path, create, options, createDirectoryOptions);
   }
 
-  getMetadata(path: string, { signal, ...how }: MetadataOptions = {}): Promise<FileMetadata> {
-    const get = (uri: string) => this.#call("fs/getMetadata", { path: uri, ...how });
-    return this.#withCallErrors("fs/getMetadata", path, get, { signal });
+  getMetadata(path: string, options: MetadataOptions = {}): Promise<FileMetadata> {
+    const get = (uri: string) =>
+      this.#call("fs/getMetadata", { path: uri, ...withoutSignal(options) }, { signal: options.signal });
+    return this.#withCallErrors("fs/getMetadata", path, get, options, followOptions);
   }
 
   async exists(path: string, options?: CallOptions): Promise<boolean> {
@@ -131,13 +156,13 @@ export class RemoteFiles {
 
   /** Resolves symbolic links, `.` and `..`. */
   async canonicalize(path: string, options?: CallOptions): Promise<string> {
-    const canonicalize = (uri: string) => this.#call("fs/canonicalize", { path: uri });
+    const canonicalize = (uri: string) => this.#call("fs/canonicalize", { path: uri }, options);
     return inCallerForm(path, (await this.#withCallErrors("fs/canonicalize", path, canonicalize, options)).path);
   }
 
   async readDirectory(path: string, options?: CallOptions): Promise<DirectoryEntry[]> {
     const read = async (uri: string) => {
-      const { entries } = await this.#call("fs/readDirectory", { path: uri });
+      const { entries } = await this.#call("fs/readDirectory", { path: uri }, options);
       for (const { fileName } of entries) checkEntryName(fileName, path);
       return entries;
     };
@@ -145,13 +170,14 @@ export class RemoteFiles {
   }
 
   /** Lists a tree, breadth first; `truncated` is true if a limit was reached. */
-  async walk(path: string, { signal, ...limits }: WalkOptions = {}): Promise<WalkResult> {
+  async walk(path: string, options: WalkOptions = {}): Promise<WalkResult> {
     const walk = async (uri: string) => {
-      const walked = await this.#call("fs/walk", { path: uri, options: { ...WALK_LIMITS, ...limits } });
+      const limits = { ...WALK_LIMITS, ...withoutSignal(options) };
+      const walked = await this.#call("fs/walk", { path: uri, options: limits }, { signal: options.signal });
       for (const { path: found } of walked.entries) checkBelow(uri, found);
       return walked;
     };
-    const result = await this.#withCallErrors("fs/walk", path, walk, { signal });
+    const result = await this.#withCallErrors("fs/walk", path, walk, options, walkOptions);
     const toCallerForm = <T extends { path: string }>(entry: T): T => ({
       ...entry,
       path: inCallerForm(path, entry.path),
@@ -160,84 +186,111 @@ export class RemoteFiles {
   }
 
   /** Removes a file or a tree. A missing path is an error only if `force` is false. */
-  remove(path: string, { signal, ...how }: RemoveOptions = {}): Promise<void> {
-    const remove = async (uri: string) => void (await this.#call("fs/remove", { path: uri, ...how }));
-    return this.#withCallErrors("fs/remove", path, remove, { signal });
+  remove(path: string, options: RemoveOptions = {}): Promise<void> {
+    const remove = async (uri: string) =>
+      void (await this.#call("fs/remove", { path: uri, ...withoutSignal(options) }, { signal: options.signal }));
+    return this.#withCallErrors("fs/remove", path, remove, options, removeOptions);
   }
 
   /** Copies on the server's host. Errors have the source as their path. */
-  copy(from: string, to: string, { signal, recursive = false }: CopyOptions = {}): Promise<void> {
+  copy(from: string, to: string, options: CopyOptions = {}): Promise<void> {
     const copy = async (sourcePath: string) => {
-      await this.#call("fs/copy", { sourcePath, destinationPath: toPathUri(to), recursive });
+      const { recursive = false, signal } = options;
+      await this.#call("fs/copy", { sourcePath, destinationPath: toPathUri(to), recursive }, { signal });
     };
-    return this.#withCallErrors("fs/copy", from, copy, { signal });
+    return this.#withCallErrors("fs/copy", from, copy, options, copyOptions);
   }
 
   /** Opens a file to read or replace it in blocks. It is closed when its connection is lost. */
   open(path: string, mode: "read" | "replace" = "read", options?: CallOptions): Promise<RemoteFile> {
-    return this.#withCallErrors("fs/open", path, (uri) => this.#open(uri, path, mode), options);
+    return this.#withCallErrors("fs/open", path, (uri) => this.#open(uri, path, mode, options?.signal), options);
   }
 
   /**
    * Returns a path, with links followed, and the entries of a directory: sizes, modes, times and link targets. A
    * large directory is read page by page.
    */
-  async scan(path: string, { signal, ...how }: ScanOptions = {}): Promise<PathScan> {
+  async scan(path: string, options: ScanOptions = {}): Promise<PathScan> {
     const entries: ScannedEntry[] = [];
     const normalizeName = entryNormalizer(path);
-    const scanFrom = async (uri: string, after: string | undefined) => {
-      const page = await this.#call("fs/scan", { path: uri, after, ...how });
+    const scanFrom = async (session: ReconnectingSession, uri: string, after: string | undefined) => {
+      const params = { path: uri, after, ...withoutSignal(options) };
+      const page = await callOrExplain(session, "fs/scan", params, { isMovable: after === undefined });
       for (const entry of page.entries) entries.push({ ...entry, name: normalizeName(entry.name) });
       return page;
     };
-    const scanAll = async (uri: string) => {
-      let page = await scanFrom(uri, undefined);
+    const scanAll = async (session: ReconnectingSession, uri: string) => {
+      let page = await scanFrom(session, uri, undefined);
       const { self } = page;
-      while (page.more && page.entries.length > 0) page = await scanFrom(uri, page.entries.at(-1)?.name);
+      while (page.more && page.entries.length > 0) page = await scanFrom(session, uri, page.entries.at(-1)?.name);
       return { self, entries };
     };
-    return this.#withCallErrors("fs/scan", path, scanAll, { signal });
+    const scan = (uri: string) => this.#sessions.run((session) => scanAll(session, uri), options.signal);
+    return this.#withCallErrors("fs/scan", path, scan, options, scanOptions);
   }
 
   /** Creates or replaces a file or a symbolic link atomically. */
-  writeAtomic(path: string, content: PutContent, { signal, ...attributes }: AttributeOptions = {}): Promise<void> {
+  writeAtomic(path: string, content: PutContent, options: AttributeOptions = {}): Promise<void> {
     const put = async (uri: string) =>
-      void (await this.#call("fs/writeAtomic", { path: uri, ...content, ...attributes }));
-    return this.#withCallErrors("fs/writeAtomic", path, put, { signal });
+      void (await this.#call(
+        "fs/writeAtomic",
+        { path: uri, ...content, ...withoutSignal(options) },
+        { signal: options.signal },
+      ));
+    return this.#withCallErrors("fs/writeAtomic", path, put, options, attributeOptions);
   }
 
   /** Sets the permission bits and the modification time. */
-  setAttributes(path: string, { signal, ...attributes }: AttributeOptions): Promise<void> {
-    const set = async (uri: string) => void (await this.#call("fs/setAttributes", { path: uri, ...attributes }));
-    return this.#withCallErrors("fs/setAttributes", path, set, { signal });
+  setAttributes(path: string, options: AttributeOptions): Promise<void> {
+    const set = async (uri: string) =>
+      void (await this.#call("fs/setAttributes", { path: uri, ...withoutSignal(options) }, { signal: options.signal }));
+    return this.#withCallErrors("fs/setAttributes", path, set, options, attributeOptions);
   }
 
   /**
    * Opens the partial file of a copy, existing or new. The handle is closed when its connection is lost; the file
    * stays.
    */
-  async openPartial(path: string, { signal, ...how }: FollowOptions = {}): Promise<{ file: RemoteFile; size: number }> {
+  async openPartial(path: string, options: FollowOptions = {}): Promise<{ file: RemoteFile; size: number }> {
     const handleId = this.#newHandleId();
-    const open = (uri: string) => this.#call("fs/openPartial", { handleId, path: uri, ...how }, { resend: "unsent" });
-    const { size } = await this.#withCallErrors("fs/openPartial", path, open, { signal });
-    return { file: new RemoteFile(this.#session, handleId, path), size };
+    const openIn = async (session: ReconnectingSession, uri: string) => {
+      const params = { handleId, path: uri, ...withoutSignal(options) };
+      const { size } = await callOrExplain(session, "fs/openPartial", params, { resend: "unsent", isMovable: true });
+      return { file: new RemoteFile(session, handleId, path), size };
+    };
+    const open = (uri: string) => this.#sessions.run((session) => openIn(session, uri), options.signal);
+    return this.#withCallErrors("fs/openPartial", path, open, options, followOptions);
   }
 
   /** Resolves when one of the paths exists, also below directories that do not exist yet. */
-  waitForPath(paths: string | string[], { signal }: CallOptions = {}): Promise<void> {
+  waitForPath(paths: string | string[], options: CallOptions = {}): Promise<void> {
     const all = typeof paths === "string" ? [paths] : paths;
+    const check = () => {
+      checkArgument("waitForPath", "paths", paths, pathsKind);
+      checkCall("waitForPath", options);
+    };
+    const signal = options?.signal;
     const waitForOne = async () => {
       await this.#appearance.waitFor(
         all.map((path) => toPathUri(path)),
         signal,
       );
     };
-    return withCallErrors({ method: "fs/watchMissing", path: all[0] }, waitForOne, signal);
+    return withCallErrors({ method: "fs/watchMissing", path: all?.[0] }, waitForOne, signal, check);
   }
 
   /** @internal */
   onNotification(notification: ServerNotification): void {
     if (notification.method === "fs/missingChanged") this.#appearance.wakeAll();
+  }
+
+  /**
+   * Rejects the waits that the lost session had.
+   *
+   * @internal
+   */
+  onLost(error: DisconnectedError): void {
+    this.#appearance.failAll(error);
   }
 
   /**
@@ -249,30 +302,40 @@ export class RemoteFiles {
     this.#appearance.wakeAll();
   }
 
-  /** Makes a call whose errors contain the caller's path. */
+  /** Makes a call whose errors contain the caller's path. Validates the path and the options first. */
   #withCallErrors<T>(
-    method: MethodName,
+    method: `fs/${string}` & MethodName,
     path: string,
     call: (uri: string) => Promise<T>,
-    { signal }: CallOptions = {},
+    options: CallOptions = {},
+    schema: OptionKind = callOptions,
   ): Promise<T> {
-    return withCallErrors({ method, path }, async () => call(toPathUri(path)), signal);
+    const check = () => {
+      const operation = method.slice("fs/".length);
+      checkArgument(operation, "path", path, pathKind);
+      checkOptions(operation, options, schema);
+    };
+    const details = { method, path: typeof path === "string" ? path : undefined };
+    return withCallErrors(details, async () => call(toPathUri(path)), options?.signal, check);
   }
 
   async #write(uri: string, bytes: Uint8Array, signal: AbortSignal | undefined): Promise<void> {
     if (bytes.length <= MAX_WHOLE_FILE_BYTES) {
-      await this.#call("fs/writeFile", { path: uri, dataBase64: encodeBase64(bytes) });
+      await this.#call("fs/writeFile", { path: uri, dataBase64: encodeBase64(bytes) }, { signal });
       return;
     }
-    await using file = await this.#open(uri, uri, "replace");
+    await using file = await this.#open(uri, uri, "replace", signal);
     for (let at = 0; at < bytes.length; at += BLOCK_BYTES)
       await file.write(at, bytes.subarray(at, at + BLOCK_BYTES), { signal });
   }
 
-  async #open(uri: string, path: string, mode: "read" | "replace"): Promise<RemoteFile> {
+  #open(uri: string, path: string, mode: "read" | "replace", signal: AbortSignal | undefined): Promise<RemoteFile> {
     const handleId = this.#newHandleId();
-    await this.#call("fs/open", { handleId, path: uri, mode }, { resend: "unsent" });
-    return new RemoteFile(this.#session, handleId, path);
+    return this.#sessions.run(async (session) => {
+      const params = { handleId, path: uri, mode };
+      await callOrExplain(session, "fs/open", params, { resend: "unsent", isMovable: true });
+      return new RemoteFile(session, handleId, path);
+    }, signal);
   }
 
   #newHandleId(): string {
@@ -280,6 +343,11 @@ export class RemoteFiles {
   }
 
   #call<M extends MethodName>(method: M, params: ParamsOf<M>, options?: SessionCallOptions<M>): Promise<ResultOf<M>> {
-    return callOrExplain(this.#session(), method, params, options);
+    return callInAnySession(this.#sessions, method, params, options);
   }
+}
+
+function withoutSignal<T extends CallOptions>(options: T): Omit<T, "signal"> {
+  const { signal, ...rest } = options;
+  return rest;
 }

@@ -1,16 +1,20 @@
+import { abortable } from "../../async/abort.ts";
 import { withCallErrors } from "../../exec/call-error.ts";
 import type { CallOptions } from "../../exec/exec-process.ts";
 import type { ByteStream, ByteStreamEvents } from "../../forward/byte-stream.ts";
+import type { ForwardAddress } from "../../forward/forward-address.ts";
 import { FORWARD_WINDOW_BYTES, MAX_FORWARD_CHUNK_BYTES } from "../../protocol/forward-schemas.ts";
-import type { ServerNotification, ServerNotificationParams } from "../../protocol/methods.ts";
-import { callOrExplain } from "../rpc/unsupported-method.ts";
+import type { ParamsOf, ServerNotification, ServerNotificationParams } from "../../protocol/methods.ts";
+import { callInAnySession, callOrExplain } from "../rpc/unsupported-method.ts";
 import type { ReconnectingSession } from "../session/reconnecting-session.ts";
+import type { ReopeningSession } from "../session/reopening-session.ts";
 
 /** Consumed bytes per ack: few messages, and early enough that the peer never has to wait. */
 const ACK_BYTES = FORWARD_WINDOW_BYTES / 4;
 
-/** A listening port on the server's host. */
+/** A listening port or Unix socket on the server's host. */
 export interface RemoteListener {
+  /** 0 for a Unix socket. */
   readonly port: number;
   close(): Promise<void>;
 }
@@ -19,62 +23,103 @@ export interface RemoteListener {
 export type ForwardedPorts = ServerNotificationParams<"forward/ports">["ports"];
 
 /**
- * TCP streams from and to the server's host. A stream ends with its connection; listeners continue after a reconnect.
+ * TCP and Unix socket streams from and to the server's host. A stream ends with its connection. Listeners continue after a
+ * reconnect, and listen again in the session that replaces a lost session.
  *
  * @example
  * const stream = await client.forwards.open("localhost", 8080);
  */
 export class RemoteForwards {
-  readonly #session: () => ReconnectingSession;
+  readonly #sessions: ReopeningSession;
   readonly #newId: () => string;
   readonly #streams = new Map<string, RemoteStream>();
-  readonly #listeners = new Map<string, (stream: ByteStream, peer: string) => void>();
+  readonly #listeners = new Map<string, Listener>();
   #onPorts: ((ports: ForwardedPorts) => void) | null = null;
 
   /** @internal */
-  constructor(session: () => ReconnectingSession, newId: () => string) {
-    this.#session = session;
+  constructor(sessions: ReopeningSession, newId: () => string) {
+    this.#sessions = sessions;
     this.#newId = newId;
   }
 
-  /** Connects from the server's host. */
-  async open(host: string, port: number, { signal }: CallOptions = {}): Promise<ByteStream> {
+  /** Connects from the server's host to a TCP address. */
+  open(host: string, port: number, options?: CallOptions): Promise<ByteStream> {
+    return this.openAddress({ host, port }, options);
+  }
+
+  /** Connects from the server's host to a TCP address or a Unix socket. */
+  openAddress(address: ForwardAddress, { signal }: CallOptions = {}): Promise<ByteStream> {
+    const open = (session: ReconnectingSession) => this.#open(session, address, signal);
+    return withCallErrors({ method: "forward/open" }, () => this.#sessions.run(open, signal), signal);
+  }
+
+  /** Rejects if the server does not allow forwards to the address, or, without an address, any forward. */
+  async check(address?: ForwardAddress): Promise<void> {
+    const streamId = this.#newId();
+    const check = async (session: ReconnectingSession) => {
+      await callOrExplain(session, "forward/open", { streamId, ...address, check: true }, { isMovable: true });
+      // An older server ignores `check` and opens a stream.
+      await sendQuietly(session, "forward/close", { streamId });
+    };
+    await withCallErrors({ method: "forward/open" }, () => this.#sessions.run(check));
+  }
+
+  async #open(
+    session: ReconnectingSession,
+    target: ForwardAddress,
+    signal: AbortSignal | undefined,
+  ): Promise<ByteStream> {
     const streamId = this.#newId();
     // Registered before the call, so that no notification right after the result is missed.
-    const stream = this.#stream(streamId);
+    const stream = this.#stream(streamId, session);
     try {
-      const params = { streamId, host, port };
-      await withCallErrors(
-        { method: "forward/open" },
-        () => callOrExplain(this.#session(), "forward/open", params, { resend: "unsent" }),
-        signal,
-      );
+      const params = { streamId, ...target };
+      await abortable(callOrExplain(session, "forward/open", params, { resend: "unsent", isMovable: true }), signal);
       return stream;
     } catch (error) {
       this.#streams.delete(streamId);
       // The caller aborted while the call was in flight: the stream may have been opened.
-      if (signal?.aborted) void this.#send("forward/close", { streamId });
+      if (signal?.aborted) void sendQuietly(session, "forward/close", { streamId });
       throw error;
     }
   }
 
-  /** Listens on the server's host; port 0 selects a free one. */
-  async listen(
-    host: string,
-    port: number,
+  /** Listens on a port of the server's host; 0 selects a free one. */
+  listen(host: string, port: number, onStream: (stream: ByteStream, peer: string) => void): Promise<RemoteListener> {
+    return this.listenAddress({ host, port }, onStream);
+  }
+
+  /**
+   * Listens on a port or a Unix socket of the server's host. `onFailed` gets the error if it cannot listen again in a new
+   * session.
+   */
+  listenAddress(
+    address: ForwardAddress,
     onStream: (stream: ByteStream, peer: string) => void,
+    onFailed: (error: unknown) => void = () => undefined,
   ): Promise<RemoteListener> {
+    const listen = (session: ReconnectingSession) => {
+      return this.#listen(session, { address, onStream, onFailed, state: "opening" });
+    };
+    return withCallErrors({ method: "forward/listen" }, () => this.#sessions.run(listen));
+  }
+
+  async #listen(session: ReconnectingSession, listener: Listener): Promise<RemoteListener> {
     const listenId = this.#newId();
-    this.#listeners.set(listenId, onStream);
+    const { address } = listener;
+    this.#listeners.set(listenId, listener);
     try {
-      const result = await withCallErrors({ method: "forward/listen" }, () =>
-        callOrExplain(this.#session(), "forward/listen", { listenId, host, port }, { resend: "unsent" }),
-      );
+      const params = { listenId, ...address };
+      const { port } = await callOrExplain(session, "forward/listen", params, { resend: "unsent", isMovable: true });
+      listener.state = "open";
+      // Keeps the port that the server selected.
+      if (!("path" in address)) listener.address = { ...address, port };
       return {
-        port: result.port,
+        port,
         close: async () => {
+          const isOpen = listener.state === "open";
           this.#listeners.delete(listenId);
-          await this.#send("forward/unlisten", { listenId });
+          if (isOpen) await sendQuietly(this.#sessions.current, "forward/unlisten", { listenId });
         },
       };
     } catch (error) {
@@ -83,11 +128,26 @@ export class RemoteForwards {
     }
   }
 
+  /** Listens again in a new session, at the same address. */
+  async #listenAgain(listenId: string, listener: Listener): Promise<void> {
+    const { current } = this.#sessions;
+    listener.state = "opening";
+    try {
+      await callOrExplain(current, "forward/listen", { listenId, ...listener.address }, { resend: "unsent" });
+      listener.state = "open";
+      // Closed meanwhile.
+      if (!this.#listeners.has(listenId)) await sendQuietly(current, "forward/unlisten", { listenId });
+    } catch (error) {
+      listener.state = "lost";
+      if (!current.isDisconnected && this.#listeners.delete(listenId)) listener.onFailed(error);
+    }
+  }
+
   /** Reports the ports that processes of this session listen on, now and on every change. */
   async watchPorts(onPorts: (ports: ForwardedPorts) => void): Promise<void> {
     this.#onPorts = onPorts;
     await withCallErrors({ method: "forward/watchPorts" }, () =>
-      callOrExplain(this.#session(), "forward/watchPorts", { watch: true }),
+      callInAnySession(this.#sessions, "forward/watchPorts", { watch: true }),
     );
   }
 
@@ -105,9 +165,10 @@ export class RemoteForwards {
         return;
       case "forward/accepted": {
         const { listenId, streamId, peer } = notification.params;
-        const onStream = this.#listeners.get(listenId);
-        if (onStream) onStream(this.#stream(streamId), peer);
-        else void this.#send("forward/close", { streamId });
+        const onStream = this.#listeners.get(listenId)?.onStream;
+        const { current } = this.#sessions;
+        if (onStream) onStream(this.#stream(streamId, current), peer);
+        else void sendQuietly(current, "forward/close", { streamId });
         return;
       }
       case "forward/ports":
@@ -123,32 +184,52 @@ export class RemoteForwards {
     for (const stream of [...this.#streams.values()]) stream.onConnectionLost(reason ?? "the connection was lost");
   }
 
-  /** @internal */
-  onResumed(): void {
-    // The watch ended with its connection.
-    if (this.#onPorts) void this.#send("forward/watchPorts", { watch: true });
+  /** The watch of the ports ended with its connection, and the listeners of a lost session with that session. */
+  onConnected(): void {
+    for (const [listenId, listener] of this.#listeners)
+      if (listener.state === "lost") void this.#listenAgain(listenId, listener);
+    if (this.#onPorts) void sendQuietly(this.#sessions.current, "forward/watchPorts", { watch: true });
   }
 
-  #stream(streamId: string): RemoteStream {
-    const stream = new RemoteStream(streamId, this.#session, () => this.#streams.delete(streamId));
+  /** Listeners and processes end with their session. */
+  onLost(reason: string | null): void {
+    this.onDisconnect(reason);
+    this.#onPorts?.([]);
+    const open = [...this.#listeners.values()].filter(({ state }) => state === "open");
+    for (const listener of open) listener.state = "lost";
+    // Opens a new session for the listeners. If that fails, the next call of the client opens it.
+    if (open.length > 0)
+      void Promise.resolve().then(() => this.#sessions.run(async () => undefined).catch(() => undefined));
+  }
+
+  #stream(streamId: string, session: ReconnectingSession): RemoteStream {
+    const stream = new RemoteStream(streamId, session, () => this.#streams.delete(streamId));
     this.#streams.set(streamId, stream);
     return stream;
   }
+}
 
-  /** Makes a call whose failure does not matter. */
-  async #send<M extends "forward/close" | "forward/unlisten" | "forward/watchPorts">(
-    method: M,
-    params: Parameters<ReconnectingSession["call"]>[1] & object,
-  ): Promise<void> {
-    await this.#session()
-      .call(method, params as never)
-      .catch(() => undefined);
-  }
+/** A listener of this client. */
+interface Listener {
+  address: ForwardAddress;
+  readonly onStream: (stream: ByteStream, peer: string) => void;
+  readonly onFailed: (error: unknown) => void;
+  /** `lost` with its session, until a new session is open. */
+  state: "opening" | "open" | "lost";
+}
+
+/** Makes a call whose failure does not matter. */
+async function sendQuietly<M extends "forward/close" | "forward/unlisten" | "forward/watchPorts">(
+  session: ReconnectingSession,
+  method: M,
+  params: ParamsOf<M>,
+): Promise<void> {
+  await session.call(method, params).catch(() => undefined);
 }
 
 class RemoteStream implements ByteStream {
   readonly #streamId: string;
-  readonly #session: () => ReconnectingSession;
+  readonly #session: ReconnectingSession;
   readonly #onClosed: () => void;
   #events: ByteStreamEvents | null = null;
   /** Events from before `open`. */
@@ -156,7 +237,7 @@ class RemoteStream implements ByteStream {
   #unacknowledged = 0;
   #isClosed = false;
 
-  constructor(streamId: string, session: () => ReconnectingSession, onClosed: () => void) {
+  constructor(streamId: string, session: ReconnectingSession, onClosed: () => void) {
     this.#streamId = streamId;
     this.#session = session;
     this.#onClosed = onClosed;
@@ -174,7 +255,7 @@ class RemoteStream implements ByteStream {
     for (let at = 0; at < chunk.length; at += MAX_FORWARD_CHUNK_BYTES) {
       const block = chunk.subarray(at, at + MAX_FORWARD_CHUNK_BYTES);
       const params = { streamId: this.#streamId, chunk: block };
-      writes.push(this.#session().call("forward/write", params, { resend: "unsent" }));
+      writes.push(this.#session.call("forward/write", params, { resend: "unsent" }));
     }
     await Promise.all(writes);
   }
@@ -186,7 +267,7 @@ class RemoteStream implements ByteStream {
   acknowledge(bytes: number): void {
     this.#unacknowledged += bytes;
     if (this.#isClosed || this.#unacknowledged < ACK_BYTES) return;
-    this.#session().ackForwarded(this.#streamId, this.#unacknowledged);
+    this.#session.ackForwarded(this.#streamId, this.#unacknowledged);
     this.#unacknowledged = 0;
   }
 
@@ -223,8 +304,6 @@ class RemoteStream implements ByteStream {
 
   #call(method: "forward/end" | "forward/close"): void {
     // A failure is ignored: the server may have closed the stream meanwhile.
-    this.#session()
-      .call(method, { streamId: this.#streamId }, { resend: "unsent" })
-      .catch(() => undefined);
+    this.#session.call(method, { streamId: this.#streamId }, { resend: "unsent" }).catch(() => undefined);
   }
 }

@@ -1,10 +1,14 @@
 import { onAbort } from "../../async/abort.ts";
 import { withCallErrors } from "../../exec/call-error.ts";
+import { type InputData, toInputBytes } from "../../exec/options/input-bytes.ts";
+import { checkOptions } from "../../exec/options/option-schema.ts";
 import { DisconnectedError } from "../../protocol/errors.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type { ParamsOf, ServerNotification, ServerNotificationParams } from "../../protocol/methods.ts";
+import { httpRequest } from "../client-options.ts";
 import { explainUnknownMethod } from "../rpc/unsupported-method.ts";
 import type { ReconnectingSession } from "../session/reconnecting-session.ts";
+import type { ReopeningSession } from "../session/reopening-session.ts";
 
 /** Unread bytes of a streamed body above which reading from the connection is paused. */
 const MAX_UNREAD_BYTES = 4 * 1024 * 1024;
@@ -14,7 +18,7 @@ export interface HttpRequest {
   /** Default GET. */
   method?: string;
   headers?: Record<string, string>;
-  body?: Uint8Array | string;
+  body?: InputData;
   /** Includes the body. Default: none. */
   timeoutMs?: number;
   redirect?: "follow" | "stop";
@@ -34,36 +38,43 @@ export interface HttpResponse<Body> {
  * const { status, body } = await client.http.request({ url: "http://127.0.0.1:8080/health" });
  */
 export class RemoteHttp {
-  readonly #session: () => ReconnectingSession;
+  readonly #sessions: ReopeningSession;
   readonly #newId: () => string;
   readonly #streams = new Map<string, BodyStream>();
 
   /** @internal */
-  constructor(session: () => ReconnectingSession, newId: () => string) {
-    this.#session = session;
+  constructor(sessions: ReopeningSession, newId: () => string) {
+    this.#sessions = sessions;
     this.#newId = newId;
   }
 
   request(request: HttpRequest): Promise<HttpResponse<Uint8Array>> {
-    return withCallErrors(HTTP_REQUEST, () => this.#request(request));
+    const check = () => checkOptions("request", request, httpRequest, "request");
+    const send = (session: ReconnectingSession) => this.#request(session, request);
+    return withCallErrors(HTTP_REQUEST, () => this.#sessions.run(send, request.signal), request?.signal, check);
   }
 
   /** Streams the body. A slow reader pauses the connection; after an early return the rest is discarded. */
   stream(request: HttpRequest): Promise<HttpResponse<AsyncIterableIterator<Uint8Array>>> {
-    return withCallErrors(HTTP_REQUEST, () => this.#stream(request));
+    const check = () => checkOptions("stream", request, httpRequest, "request");
+    const send = (session: ReconnectingSession) => this.#stream(session, request);
+    return withCallErrors(HTTP_REQUEST, () => this.#sessions.run(send, request.signal), request?.signal, check);
   }
 
-  async #request(request: HttpRequest): Promise<HttpResponse<Uint8Array>> {
-    const { bodyBase64, ...head } = await this.#send(request, { requestId: this.#newId() });
+  async #request(session: ReconnectingSession, request: HttpRequest): Promise<HttpResponse<Uint8Array>> {
+    const { bodyBase64, ...head } = await this.#send(session, request, { requestId: this.#newId() });
     return { ...head, body: bodyBase64 };
   }
 
-  async #stream(request: HttpRequest): Promise<HttpResponse<AsyncIterableIterator<Uint8Array>>> {
+  async #stream(
+    session: ReconnectingSession,
+    request: HttpRequest,
+  ): Promise<HttpResponse<AsyncIterableIterator<Uint8Array>>> {
     const requestId = this.#newId();
-    const stream = new BodyStream((isFull) => this.#session().pauseInput(stream, isFull));
+    const stream = new BodyStream((isFull) => session.pauseInput(stream, isFull));
     this.#streams.set(requestId, stream);
     try {
-      const { status, headers } = await this.#send(request, { requestId, streamResponse: true });
+      const { status, headers } = await this.#send(session, request, { requestId, streamResponse: true });
       const { signal } = request;
       const forget = () => this.#streams.delete(requestId);
       const unsubscribe =
@@ -100,25 +111,28 @@ export class RemoteHttp {
     this.#streams.clear();
   }
 
-  async #send(request: HttpRequest, own: { requestId: string; streamResponse?: boolean }) {
+  async #send(
+    session: ReconnectingSession,
+    request: HttpRequest,
+    own: { requestId: string; streamResponse?: boolean },
+  ) {
     const { method = "GET", url, headers, body, timeoutMs, redirect, signal } = request;
     const params: ParamsOf<"http/request"> = {
       ...own,
       method,
       url,
       headers: headers && Object.entries(headers).map(([name, value]) => ({ name, value })),
-      bodyBase64: typeof body === "string" ? new TextEncoder().encode(body) : body,
+      bodyBase64: body === undefined ? undefined : toInputBytes(body),
       timeoutMs,
       redirectPolicy: redirect,
     };
     try {
       // Most HTTP requests are not safe to repeat.
-      return await this.#session().call("http/request", params, { resend: "unsent", signal });
+      return await session.call("http/request", params, { resend: "unsent", signal, isMovable: true });
     } catch (error) {
       // A server that handles requests in order would wait for this response first. It cancels the request only when
       // the connection closes.
-      if (signal?.aborted && !this.#session().server.isExtended)
-        this.#session().reconnect("an HTTP request was aborted");
+      if (signal?.aborted && !session.server.isExtended) session.reconnect("an HTTP request was aborted");
       throw explainUnknownMethod("http/request", error);
     }
   }

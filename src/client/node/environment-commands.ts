@@ -1,12 +1,15 @@
 import { onAbort } from "../../async/abort.ts";
+import { shareInstances } from "../../base/shared-class.ts";
 import { filterSecrets } from "../../exec/backend/secret-filter.ts";
 import { withCallerStack } from "../../exec/call-error.ts";
-import type { ExecBackend, StartParams } from "../../exec/exec-process.ts";
+import type { ExecBackend, ExecProcess, Lifetime, StartParams } from "../../exec/exec-process.ts";
+import { checkArgument, checkOptions } from "../../exec/options/option-schema.ts";
 import { abortableStart } from "../../exec/run/abortable-start.ts";
 import { decodeOutput } from "../../exec/run/collect-output.ts";
 import { type RunOptions, type RunResult, runToExit, toStartParams } from "../../exec/run/run-program.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import { withStartErrors } from "../process/start-error.ts";
+import { commandKind, environmentRunOptions, spawnOptions } from "./node-options.ts";
 import { SpawnedProcess } from "./spawned-process.ts";
 
 /** An executable by name or path, or an executable with arguments. No shell interprets it. */
@@ -18,9 +21,18 @@ export interface EnvironmentRunOptions extends RunOptions {
 }
 
 export interface SpawnOptions
-  extends Pick<RunOptions, "cwd" | "env" | "envPolicy" | "tty" | "size" | "timeoutMs" | "signal" | "processId"> {
+  extends Pick<
+    RunOptions,
+    "cwd" | "env" | "envPolicy" | "tty" | "size" | "timeoutMs" | "signal" | "processId" | "name" | "labels"
+  > {
   /** Keeps stdin open for `write`. Default: true. */
   stdin?: boolean;
+  /**
+   * How long the process may live: until the environment is closed and its session ends (`session`), until the server
+   * exits (`server`), or beyond the server (`persistent`). `server` and `persistent` require a procwire server; attach to
+   * the process again by its `handle`. Default: `session`.
+   */
+  lifetime?: Lifetime;
 }
 
 /** Maximum characters of stderr in the error message. */
@@ -28,6 +40,10 @@ const MAX_STDERR_CHARS = 500;
 
 /** A command that ran and failed: `code` is `EXIT`, `SIGNAL` or `TIMEOUT`. */
 export class CommandError extends ExecServerError {
+  static {
+    shareInstances(CommandError, "procwire.CommandError");
+  }
+
   override readonly name = "CommandError";
   readonly exitCode: number;
   readonly signal: string | null;
@@ -67,6 +83,8 @@ export async function runCommand(
   command: CommandInput,
   options: EnvironmentRunOptions,
 ): Promise<RunResult | RunResult<Uint8Array>> {
+  checkArgument("run", "command", command, commandKind);
+  checkOptions("run", options, environmentRunOptions);
   const argv = toArgv(command);
   const { cwd } = options;
   const caller = new Error("called from here");
@@ -82,18 +100,30 @@ export async function spawnCommand(
   command: CommandInput,
   options: SpawnOptions,
 ): Promise<SpawnedProcess> {
+  checkArgument("spawn", "command", command, commandKind);
+  checkOptions("spawn", options, spawnOptions);
   const argv = toArgv(command);
-  const { stdin = true, signal, ...rest } = options;
+  const { stdin = true, lifetime, signal, ...rest } = options;
   signal?.throwIfAborted();
-  const params: StartParams = { ...toStartParams(host.backend, argv, rest), pipeStdin: stdin };
+  const params: StartParams = { ...toStartParams(host.backend, argv, rest), pipeStdin: stdin, lifetime };
   const backend = options.envPolicy === undefined ? filterSecrets(host.backend) : host.backend;
   const attempt = { argv, cwd: options.cwd, exists: host.exists };
   const process = await withStartErrors(attempt, () => abortableStart(backend.start(params), signal));
   if (signal) {
-    // An abort terminates the process; it has no effect after the exit.
-    onAbort(signal, () => void process.terminate().catch(() => undefined));
+    const stopListening = onAbort(signal, () => void process.terminate().catch(() => undefined));
+    // The signal may outlive many processes, so its listener must not stay after the process has ended.
+    void whenEnded(process).then(stopListening);
   }
   return new SpawnedProcess(process, argv);
+}
+
+/** Resolves when the process has ended or can no longer be tracked. */
+async function whenEnded(process: ExecProcess): Promise<void> {
+  try {
+    for await (const _event of process.events());
+  } catch {
+    // The backend no longer reports events, so an abort could not terminate the process either.
+  }
 }
 
 function toArgv(command: CommandInput): string[] {

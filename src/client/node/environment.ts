@@ -1,10 +1,15 @@
-import type { CallOptions, ExecBackend } from "../../exec/exec-process.ts";
+import type { CallOptions, ExecBackend, ProcessListing } from "../../exec/exec-process.ts";
+import { checkArgument, checkOptions } from "../../exec/options/option-schema.ts";
 import type { RunResult } from "../../exec/run/run-program.ts";
+import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type { InProcessServer } from "../../protocol/in-process.ts";
 import type { EnvironmentInfo } from "../../protocol/methods.ts";
-import type { ExecServerClient as UniversalClient } from "../exec-server-client.ts";
+import { listOptions } from "../client-options.ts";
+import type { ExecServerClientOptions, ExecServerClient as UniversalClient } from "../exec-server-client.ts";
 import type { RemoteFiles } from "../files/remote-files.ts";
 import type { RemoteHttp } from "../network/remote-http.ts";
+import type { AttachedProcess, AttachOptions } from "../process/attached-process.ts";
+import type { ListOptions } from "../process/remote-backend.ts";
 import {
   type CommandHost,
   type CommandInput,
@@ -14,6 +19,7 @@ import {
   spawnCommand,
 } from "./environment-commands.ts";
 import { NodeExecServerClient, type SocketClientOptions } from "./node-client.ts";
+import { environmentOptions, environmentTarget } from "./node-options.ts";
 import { type ExecServerLaunchCommand, spawnLocalExecServer } from "./spawn-exec-server.ts";
 import type { SpawnedProcess } from "./spawned-process.ts";
 
@@ -47,6 +53,7 @@ export class Environment implements AsyncDisposable {
   readonly http: RemoteHttp;
   readonly #client: UniversalClient;
   readonly #backend: ExecBackend;
+  readonly #isLocal: boolean;
   readonly #release: () => Promise<void>;
 
   private constructor(client: UniversalClient, backend: ExecBackend, release: () => Promise<void>) {
@@ -54,15 +61,18 @@ export class Environment implements AsyncDisposable {
     this.http = client.http;
     this.#client = client;
     this.#backend = backend;
+    this.#isLocal = backend !== client.backend;
     this.#release = release;
   }
 
   /** Creates an environment. `null` is the local host; a string is the URL of a server. */
   static async create(target: string | EnvironmentTarget, options: EnvironmentOptions = {}): Promise<Environment> {
+    checkArgument("Environment.create", "target", target, environmentTarget);
+    checkOptions("Environment.create", options, environmentOptions);
     if (target === null) return Environment.#createLocal(options);
     if (typeof target === "string") return Environment.#createRemote(target, options);
     if ("url" in target) return Environment.#createRemote(target.url, options);
-    const server = await spawnLocalExecServer(target, options);
+    const server = await spawnLocalExecServer(target, toClientOptions(options));
     return new Environment(server.client, server.client.backend, () => server.close());
   }
 
@@ -70,7 +80,7 @@ export class Environment implements AsyncDisposable {
     if (!options.local)
       throw new Error("cannot create a local environment: `local` is not set; pass `local` or a server URL");
     const services = await options.local();
-    const client = await NodeExecServerClient.connectInProcess(services.server, options);
+    const client = await NodeExecServerClient.connectInProcess(services.server, toClientOptions(options));
     return new Environment(client, services.backend, async () => {
       await client.close();
       await services.close();
@@ -78,7 +88,8 @@ export class Environment implements AsyncDisposable {
   }
 
   static async #createRemote(url: string, options: EnvironmentOptions): Promise<Environment> {
-    const client = await NodeExecServerClient.connectWebSocket({ ...options, url });
+    const { local: _, ...socketOptions } = options;
+    const client = await NodeExecServerClient.connectWebSocket({ ...socketOptions, url });
     return new Environment(client, client.backend, () => client.close());
   }
 
@@ -106,6 +117,31 @@ export class Environment implements AsyncDisposable {
     return spawnCommand(this.#commandHost, command, options);
   }
 
+  /**
+   * Attaches to a process of another environment on the same server by its handle, as `process.handle` and `processes`
+   * report it. Disposal of the returned process ends the attachment, not the process. A local environment has no handles
+   * and rejects.
+   *
+   * @example
+   * const [listing] = await environment.processes();
+   * await using process = await environment.attach(listing.handle, { role: "driver" });
+   */
+  attach(handle: string, options?: AttachOptions): Promise<AttachedProcess> {
+    if (!this.#isLocal) return this.#client.attach(handle, options);
+    const message = "attach: not supported by a local environment; requires procwire serve";
+    return Promise.reject(new ExecServerError(message, "UNSUPPORTED"));
+  }
+
+  /**
+   * Lists the processes that this environment may see: of every session of the same principal on a server, of this
+   * environment on the local host. `allSessions: false` lists only those of this environment.
+   */
+  async processes(options: ListOptions = {}): Promise<ProcessListing[]> {
+    checkOptions("processes", options, listOptions);
+    const { signal, allSessions = true } = options;
+    return this.#isLocal ? this.#backend.list({ signal }) : this.#client.list({ signal, allSessions });
+  }
+
   get #commandHost(): CommandHost {
     return { backend: this.#backend, exists: (path) => this.files.exists(path) };
   }
@@ -127,4 +163,11 @@ export class Environment implements AsyncDisposable {
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
+}
+
+/** Returns the options that every transport has. */
+function toClientOptions(options: EnvironmentOptions): ExecServerClientOptions {
+  const { local, connectTimeoutMs, authToken, codec, tlsCa, tlsCert, tlsKey, insecurePlainToken, ...clientOptions } =
+    options;
+  return clientOptions;
 }

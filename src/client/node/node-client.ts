@@ -2,6 +2,7 @@ import type { Readable, Writable } from "node:stream";
 import type { ByteCodec } from "../../connection/byte-codec.ts";
 import { LineConnection } from "../../connection/line-connection.ts";
 import { connectWebSocket } from "../../connection/websocket-client.ts";
+import { checkOptions } from "../../exec/options/option-schema.ts";
 import {
   DEFAULT_CONNECT_TIMEOUT_MS,
   type ExecServerClientOptions,
@@ -10,17 +11,22 @@ import {
 import { JsonRpcChannel } from "../rpc/json-rpc-channel.ts";
 import type { OpenChannel } from "../rpc/rpc-channel.ts";
 import { parseConnectUrl, type ServerTarget } from "./connect-url.ts";
+import { stdioOptions, unixOptions, webSocketOptions } from "./node-options.ts";
 import { rejectPlaintextToken } from "./plaintext-token.ts";
 
 export interface SocketClientOptions extends ExecServerClientOptions {
   /** Maximum time to open the connection. Default 10 s. */
   connectTimeoutMs?: number;
-  /** Sent as `Authorization: Bearer …`. */
-  authToken?: string | undefined;
+  /** Sent as `Authorization: Bearer …`. A function is called for each connection, so that it can return a new token. */
+  authToken?: string | (() => string | undefined) | undefined;
   /** Faster byte codec of the native addon, if available. */
   codec?: ByteCodec | undefined;
   /** Additional trusted certificates for `wss://`, in PEM. */
   tlsCa?: string | undefined;
+  /** Certificate of this client with its intermediates for `wss://`, in PEM. A function is called for each connection. */
+  tlsCert?: string | (() => string | undefined) | undefined;
+  /** Key of `tlsCert`, in PEM. */
+  tlsKey?: string | (() => string | undefined) | undefined;
   /** Allows `authToken` over plain `ws://` to another host, where the network can read it. */
   insecurePlainToken?: boolean | undefined;
 }
@@ -51,12 +57,18 @@ function channelOpener(options: WebSocketClientOptions): OpenChannel {
     return () => Promise.reject(error);
   }
   const { url } = target;
-  const headers = authToken === undefined ? undefined : { authorization: `Bearer ${authToken}` };
-  const common = { url, connectTimeoutMs, headers, codec, ca: tlsCa };
+  const common = { url, connectTimeoutMs, codec, ca: tlsCa };
+  const authorize = (token: string | undefined) =>
+    token === undefined ? undefined : { authorization: `Bearer ${token}` };
+  const current = (source: typeof authToken) => (typeof source === "function" ? source() : source);
+  const currentToken = () => current(authToken);
   if (target.type === "socket") {
     return async (events, signal) => {
-      if (authToken !== undefined && !options.insecurePlainToken) rejectPlaintextToken(url);
-      return new JsonRpcChannel(await connectWebSocket({ ...common, signal }), events);
+      const token = currentToken();
+      if (token !== undefined && !options.insecurePlainToken) rejectPlaintextToken(url);
+      const identity = { cert: current(options.tlsCert), key: current(options.tlsKey) };
+      const headers = authorize(token);
+      return new JsonRpcChannel(await connectWebSocket({ ...common, ...identity, headers, signal }), events);
     };
   }
   const { argv, reconnectArgv } = target;
@@ -68,7 +80,8 @@ function channelOpener(options: WebSocketClientOptions): OpenChannel {
     const stream = await openPipeTransport({ url, argv: isFirst ? argv : reconnectArgv, timeoutMs, signal });
     isFirst = false;
     try {
-      return new JsonRpcChannel(await connectWebSocket({ ...common, signal, stream }), events);
+      const headers = authorize(currentToken());
+      return new JsonRpcChannel(await connectWebSocket({ ...common, headers, signal, stream }), events);
     } catch (error) {
       stream.destroy();
       throw error;
@@ -87,8 +100,9 @@ export class NodeExecServerClient extends UniversalClient {
    *   authToken: process.env.PROCWIRE_TOKEN,
    * });
    */
-  static connectWebSocket(options: WebSocketClientOptions): Promise<UniversalClient> {
-    return NodeExecServerClient.withTransport({ connect: channelOpener(options), canReconnect: true }, options);
+  static async connectWebSocket(options: WebSocketClientOptions): Promise<UniversalClient> {
+    checkOptions("connectWebSocket", options, webSocketOptions);
+    return NodeExecServerClient.#connectSocket(options);
   }
 
   /**
@@ -97,8 +111,15 @@ export class NodeExecServerClient extends UniversalClient {
    * @example
    * await using client = await ExecServerClient.connectUnix({ path: "/run/procwire.sock" });
    */
-  static connectUnix(options: UnixClientOptions): Promise<UniversalClient> {
-    return NodeExecServerClient.connectWebSocket({ ...options, url: `unix://${options.path}` });
+  static async connectUnix(options: UnixClientOptions): Promise<UniversalClient> {
+    checkOptions("connectUnix", options, unixOptions);
+    const { path, ...rest } = options;
+    return NodeExecServerClient.#connectSocket({ ...rest, url: `unix://${path}` });
+  }
+
+  static #connectSocket(options: WebSocketClientOptions): Promise<UniversalClient> {
+    const transport = { connect: channelOpener(options), canReconnect: true };
+    return NodeExecServerClient.withTransport(transport, options, "connectWebSocket", webSocketOptions);
   }
 
   /**
@@ -113,9 +134,11 @@ export class NodeExecServerClient extends UniversalClient {
     output: Writable,
     options: ExecServerClientOptions & { codec?: ByteCodec | undefined } = {},
   ): Promise<UniversalClient> {
-    const { codec } = options;
-    const connect: OpenChannel = async (events) =>
-      new JsonRpcChannel(new LineConnection(input, output, { label: "exec-server stdio", codec }), events);
-    return NodeExecServerClient.withTransport({ connect, canReconnect: false }, options);
+    const connect: OpenChannel = async (events) => {
+      const { codec } = options;
+      return new JsonRpcChannel(new LineConnection(input, output, { label: "exec-server stdio", codec }), events);
+    };
+    const transport = { connect, canReconnect: false };
+    return NodeExecServerClient.withTransport(transport, options, "connectStdio", stdioOptions);
   }
 }

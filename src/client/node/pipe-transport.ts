@@ -32,7 +32,7 @@ export interface HostPlatform {
 
 /** A failure to open a pipe to a server. */
 export class PipeTransportError extends Error {
-  override readonly name = "PipeError";
+  override readonly name = "PipeTransportError";
   /** `MISSING`: the remote host has no procwire. */
   readonly code: "PIPE" | "MISSING";
   /** The remote host without procwire; null for other failures. */

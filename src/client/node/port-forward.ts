@@ -1,25 +1,36 @@
 import { errorMessage } from "../../base/error-message.ts";
+import { checkArgument, checkOptions } from "../../exec/options/option-schema.ts";
 import { type ByteStream, joinStreams } from "../../forward/byte-stream.ts";
-import { connectTcp, listenTcp } from "../../forward/tcp-streams.ts";
+import type { ForwardAddress } from "../../forward/forward-address.ts";
+import { connectAddress, listenAddress } from "../../forward/tcp-streams.ts";
+import { ExecServerError } from "../../protocol/exec-server-error.ts";
+import { CONSOLE_FORWARD_HOST } from "../../protocol/forward-schemas.ts";
+import { portKind } from "../client-options.ts";
 import type { ExecServerClient } from "../exec-server-client.ts";
 import type { ForwardedPorts } from "../network/remote-forwards.ts";
+import { forwardOptions, forwardSocksOptions } from "./node-options.ts";
 
 export interface ForwardedPort extends AsyncDisposable {
-  /** The listening port. */
+  /** The listening port; 0 for a Unix socket. */
   readonly port: number;
   close(): Promise<void>;
 }
 
 export interface ForwardPortOptions {
-  /** Listening port; 0 selects a free one. */
-  port: number;
+  /** Listening port; 0 selects a free one. Required without `path`. */
+  port?: number | undefined;
   /** Default `127.0.0.1`. */
   host?: string | undefined;
-  /** Destination of the connections. */
-  target: { host: string; port: number };
-  /** Called if a connection to the target failed; the accepted connection is closed. */
+  /** Unix socket to listen on instead of a port. Only this user can connect to it. */
+  path?: string | undefined;
+  /** Destination of the connections: a TCP address or a Unix socket. */
+  target: ForwardAddress;
+  /** Called if a connection to the target failed, which closes the accepted connection, or if a forward back ended. */
   onRefused?: ((message: string) => void) | undefined;
 }
+
+/** Options of a forward without a fixed target. */
+export type ForwardSocksOptions = Omit<ForwardPortOptions, "target">;
 
 /**
  * Forwards a local port: a connection to `port` goes to `target`, resolved on the server's host. Forwarding continues after
@@ -28,33 +39,69 @@ export interface ForwardPortOptions {
  * @example
  * await using web = await forwardPort(client, { port: 8080, target: { host: "localhost", port: 80 } });
  */
-export async function forwardPort(
-  client: ExecServerClient,
-  { port, host = "127.0.0.1", target, onRefused }: ForwardPortOptions,
-): Promise<ForwardedPort> {
-  const listener = await listenTcp(host, port, (accepted) => {
-    joinWhenOpen(accepted, client.forwards.open(target.host, target.port), onRefused);
+export async function forwardPort(client: ExecServerClient, options: ForwardPortOptions): Promise<ForwardedPort> {
+  checkOptions("forwardPort", options, forwardOptions);
+  const { target, onRefused } = options;
+  const listener = await listenAddress(listeningAddress("forwardPort", options), (accepted) => {
+    joinWhenOpen(accepted, client.forwards.openAddress(target), onRefused);
   });
   const close = async () => listener.close();
   return { port: listener.port, close, [Symbol.asyncDispose]: close };
 }
 
 /**
- * Forwards a port of the server's host: a connection to `port` there goes to `target`, resolved on the local host.
+ * Forwards a port of the server's host: a connection to `port` there goes to `target`, resolved on the local host. After a
+ * loss of the session the forward continues in a new session, on the same port.
  *
  * @example
  * await using api = await forwardPortBack(client, { port: 9000, target: { host: "localhost", port: 3000 } });
  */
-export async function forwardPortBack(
-  client: ExecServerClient,
-  { port, host = "127.0.0.1", target, onRefused }: ForwardPortOptions,
-): Promise<ForwardedPort> {
+export async function forwardPortBack(client: ExecServerClient, options: ForwardPortOptions): Promise<ForwardedPort> {
+  checkOptions("forwardPortBack", options, forwardOptions);
+  const { target, onRefused } = options;
   const never = new AbortController().signal;
-  const listener = await client.forwards.listen(host, port, (accepted) => {
-    joinWhenOpen(accepted, connectTcp(target.host, target.port, never), onRefused);
-  });
+  const listener = await client.forwards.listenAddress(
+    listeningAddress("forwardPortBack", options),
+    (accepted) => joinWhenOpen(accepted, connectAddress(target, never), onRefused),
+    (error) => onRefused?.(`cannot listen again after a loss of the session: ${errorMessage(error)}`),
+  );
   const close = () => listener.close();
   return { port: listener.port, close, [Symbol.asyncDispose]: close };
+}
+
+/**
+ * Runs a SOCKS5 proxy on a local port. Its clients connect from the server's host, which resolves host names. Only CONNECT is
+ * supported, without authentication.
+ *
+ * @example
+ * await using proxy = await forwardSocks(client, { port: 1080 });
+ */
+export async function forwardSocks(client: ExecServerClient, options: ForwardSocksOptions): Promise<ForwardedPort> {
+  checkOptions("forwardSocks", options, forwardSocksOptions);
+  const { onRefused } = options;
+  const { SocksProxy } = await import("../../forward/socks-proxy.ts");
+  const proxy = new SocksProxy({ connect: (host, port) => client.forwards.open(host, port), onRefused });
+  const listener = await listenAddress(listeningAddress("forwardSocks", options), (accepted) => proxy.accept(accepted));
+  const close = async () => listener.close();
+  return { port: listener.port, close, [Symbol.asyncDispose]: close };
+}
+
+/** Throws an `EINVAL` error without a port and a path, or with both. */
+function listeningAddress(operation: string, { port, host = "127.0.0.1", path }: ForwardSocksOptions): ForwardAddress {
+  if (path === undefined) {
+    checkArgument(operation, "port", port, portKind);
+    return { host, port: port ?? 0 };
+  }
+  if (port === undefined) return { path };
+  throw new ExecServerError(`${operation}: \`port\` and \`path\` are mutually exclusive`, "EINVAL");
+}
+
+/** Forwards a port of `127.0.0.1` to the web console of a server that listens on a Unix socket. */
+export function forwardConsole(
+  client: ExecServerClient,
+  { port, onRefused }: { port: number; onRefused?: ForwardPortOptions["onRefused"] },
+): Promise<ForwardedPort> {
+  return forwardPort(client, { port, target: { host: CONSOLE_FORWARD_HOST, port: 0 }, onRefused });
 }
 
 /** Joins an accepted connection with the one to the target, or closes it if that fails. */

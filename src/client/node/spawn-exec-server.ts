@@ -2,8 +2,11 @@ import { type ChildProcessByStdio, spawn } from "node:child_process";
 import { once } from "node:events";
 import type { Readable, Writable } from "node:stream";
 import { type Clock, systemClock, type Timer } from "../../async/clock.ts";
+import { checkArgument, checkOptions } from "../../exec/options/option-schema.ts";
+import { clientOptions } from "../client-options.ts";
 import type { ExecServerClientOptions, ExecServerClient as UniversalClient } from "../exec-server-client.ts";
 import { NodeExecServerClient } from "./node-client.ts";
+import { launchCommand } from "./node-options.ts";
 
 /** Command that starts a server on stdio. */
 export interface ExecServerLaunchCommand {
@@ -36,6 +39,8 @@ export async function spawnLocalExecServer(
   command: ExecServerLaunchCommand,
   options: ExecServerClientOptions = {},
 ): Promise<SpawnedExecServer> {
+  checkArgument("spawnLocalExecServer", "command", command, launchCommand);
+  checkOptions("spawnLocalExecServer", options, clientOptions);
   const child = spawn(command.program, command.args ?? [], {
     stdio: ["pipe", "pipe", "inherit"],
     cwd: command.cwd,

@@ -20,10 +20,16 @@ import type {
   WriteOptions,
   WriteStatus,
 } from "../../exec/exec-process.ts";
+import type { InputData } from "../../exec/options/input-bytes.ts";
+import { checkArgument, checkOptions } from "../../exec/options/option-schema.ts";
+import { linesOptions, streamOptions } from "../../exec/options/process-options.ts";
 import { type LinesOptions, lines } from "../../exec/run/lines.ts";
 import { type StreamOptions, streamBytes } from "../../exec/run/stream-bytes.ts";
 import { type Match, type WaitForOptions, waitFor } from "../../exec/wait/wait-for-output.ts";
+import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type { MethodName } from "../../protocol/methods.ts";
+import { RemoteProcess } from "../process/remote-process.ts";
+import { pipeOptions, pipeTarget } from "./node-options.ts";
 import { type PipeOutputOptions, type PipeTarget, pipeOutput } from "./pipe-output.ts";
 
 /**
@@ -48,6 +54,11 @@ export class SpawnedProcess implements ExecProcess {
     return this.#process.processId;
   }
 
+  /** Handle by which `environment.attach` finds the process; null without a procwire server. */
+  get handle(): string | null {
+    return this.#process.handle ?? null;
+  }
+
   get pid(): number | null {
     return this.#process.pid;
   }
@@ -70,6 +81,7 @@ export class SpawnedProcess implements ExecProcess {
   lines(options: LinesOptions & { onGap: "yield" }): AsyncGenerator<string | Gap, void, undefined>;
   lines(options?: LinesOptions & { onGap?: "throw" | undefined }): AsyncGenerator<string, void, undefined>;
   lines(options: LinesOptions = {}): AsyncGenerator<string | Gap, void, undefined> {
+    checkOptions("lines", options, linesOptions);
     const { onGap } = options;
     return onGap === "yield"
       ? lines(this.#process, { ...options, onGap })
@@ -83,11 +95,13 @@ export class SpawnedProcess implements ExecProcess {
 
   /** Returns one stream as a Node stream. A slow reader pauses the process. */
   readable(options: StreamOptions = {}): Readable {
+    checkOptions("readable", options, streamOptions);
     return Readable.from(streamBytes(this.#process, options), { objectMode: false });
   }
 
   /** Returns one stream as a web stream. */
   readableStream(options: StreamOptions = {}): ReadableStream<Uint8Array> {
+    checkOptions("readableStream", options, streamOptions);
     const chunks = streamBytes(this.#process, options);
     return new ReadableStream<Uint8Array>({
       async pull(controller) {
@@ -108,13 +122,19 @@ export class SpawnedProcess implements ExecProcess {
    * await log.pipe(sort);
    */
   pipe(target: PipeTarget, options: PipeOutputOptions = {}): Promise<void> {
-    return withCallErrors({ method: "process/output" }, () => {
-      const source = { process: this.#process, readable: () => this.readable(options) };
+    const check = () => {
+      checkArgument("pipe", "target", target, pipeTarget);
+      checkOptions("pipe", options, pipeOptions);
+    };
+    const pipe = () => {
+      const { stream, signal } = options;
+      const source = { process: this.#process, readable: () => this.readable({ stream, signal }) };
       return pipeOutput(source, target, options);
-    });
+    };
+    return withCallErrors({ method: "process/output" }, pipe, undefined, check);
   }
 
-  // ---- process calls; strings are encoded as UTF-8
+  // ---- process calls
 
   events(options?: EventsOptions): AsyncIterableIterator<ExecEvent> {
     return this.#process.events(options);
@@ -128,9 +148,8 @@ export class SpawnedProcess implements ExecProcess {
     return this.#withCallErrors("process/read", () => this.#process.read(params));
   }
 
-  write(data: Uint8Array | string, options: WriteOptions = {}): Promise<{ status: WriteStatus }> {
-    const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
-    return this.#withCallErrors("process/write", () => this.#process.write(bytes, options));
+  write(data: InputData, options: WriteOptions = {}): Promise<{ status: WriteStatus }> {
+    return this.#withCallErrors("process/write", () => this.#process.write(data, options));
   }
 
   closeStdin(options: CallOptions = {}): Promise<{ status: CloseStdinStatus }> {
@@ -145,6 +164,14 @@ export class SpawnedProcess implements ExecProcess {
     return this.#withCallErrors("process/signal", () => this.#process.signal(name, options));
   }
 
+  /**
+   * Sends a signal to the whole process group. Resolves to false if the process has exited, so that no signal was sent.
+   * Default signal: SIGTERM.
+   */
+  kill(signal?: string, options: CallOptions = {}): Promise<boolean> {
+    return this.#withCallErrors("process/signal", () => this.#process.kill(signal, options));
+  }
+
   terminate(mode?: TerminateMode, options: CallOptions = {}): Promise<TerminateResult> {
     return this.#withCallErrors("process/terminate", () => this.#process.terminate(mode, options));
   }
@@ -155,6 +182,17 @@ export class SpawnedProcess implements ExecProcess {
 
   snapshot(options: CallOptions = {}): Promise<Snapshot> {
     return this.#withCallErrors("process/snapshot", () => this.#process.snapshot(options));
+  }
+
+  /**
+   * Leaves a process of lifetime `server` or `persistent` to its server: it continues to run, this object gets no more
+   * events, and `environment.attach` finds it by its handle.
+   */
+  detach(): Promise<void> {
+    return this.#withCallErrors("process/detach", async () => {
+      if (this.#process instanceof RemoteProcess) return this.#process.detach();
+      throw new ExecServerError("detach: not supported by a local environment; requires procwire serve", "UNSUPPORTED");
+    });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

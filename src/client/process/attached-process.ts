@@ -1,10 +1,11 @@
 import { KeyedQueue } from "../../async/keyed-queue.ts";
 import { withCallErrors } from "../../exec/call-error.ts";
-import type { CallOptions, ProcessListing, TerminalSize } from "../../exec/exec-process.ts";
+import type { CallOptions, ProcessListing, TerminalScreen, TerminalSize } from "../../exec/exec-process.ts";
 import type { attachResult, role } from "../../protocol/attach-schemas.ts";
 import { DisconnectedError, RequestError } from "../../protocol/errors.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type { Infer } from "../../protocol/schema.ts";
+import { callOrExplain } from "../rpc/unsupported-method.ts";
 import type { ReconnectingSession } from "../session/reconnecting-session.ts";
 import { RemoteProcess, type RemoteProcessDeps } from "./remote-process.ts";
 
@@ -18,6 +19,11 @@ export interface AttachOptions extends CallOptions {
   processId?: string | undefined;
   /** Terminal size of the driver, which becomes the size of the process's terminal. */
   size?: TerminalSize | undefined;
+  /**
+   * Requests the rendered screen: `process.screen` has it, and the event log starts after it. Read earlier output with
+   * `process.read`. Default: false.
+   */
+  screen?: boolean | undefined;
 }
 
 /**
@@ -34,6 +40,7 @@ export class AttachedProcess extends RemoteProcess {
   /** How often another client changed this client's role. */
   #changes = 0;
   #info: Infer<typeof attachResult> | null = null;
+  #driver: "attached" | "none" = "none";
 
   /** @internal */
   constructor(handle: string, processId: string, deps: RemoteProcessDeps) {
@@ -60,6 +67,26 @@ export class AttachedProcess extends RemoteProcess {
     return this.sizes.at(seq) ?? this.size;
   }
 
+  /**
+   * Rendered screen at the time of the attachment. Null if not requested, without a terminal, if the terminal is too
+   * large, and if the server does not support it; `events()` then starts with the retained output.
+   */
+  get screen(): TerminalScreen | null {
+    return this.#info?.screen ?? null;
+  }
+
+  /** `attached` if another session drives the process: its driver, or its owner while it is connected. */
+  get driver(): "attached" | "none" {
+    return this.#driver;
+  }
+
+  /** Returns the current screen, for example after a gap. Continue with the events after its `seq`. */
+  renderScreen({ signal }: CallOptions = {}): Promise<TerminalScreen> {
+    const { processId } = this;
+    const render = () => callOrExplain(this.#session, "process/screen", { processId });
+    return withCallErrors({ method: "process/screen" }, render, signal);
+  }
+
   /** First sequence number after the attachment. */
   get nextSeq(): number {
     return this.#info?.nextSeq ?? 1;
@@ -67,7 +94,7 @@ export class AttachedProcess extends RemoteProcess {
 
   /** Becomes the driver; the current driver becomes a viewer. */
   becomeDriver(size?: TerminalSize): Promise<void> {
-    return withCallErrors({ method: "process/attach" }, () => this.attachAs("driver", size));
+    return withCallErrors({ method: "process/attach" }, () => this.attachAs("driver", { size }));
   }
 
   /** Becomes a viewer. */
@@ -88,8 +115,8 @@ export class AttachedProcess extends RemoteProcess {
   }
 
   override listing(): ProcessListing {
-    const { argv = [], cwd = "", tty = false, startedAtMs = 0 } = this.#info ?? {};
-    return { ...super.listing(), argv, cwd, tty, startedAtMs, handle: this.handle };
+    const { argv = [], cwd = "", tty = false, startedAtMs = 0, name, labels } = this.#info ?? {};
+    return { ...super.listing(), argv, cwd, tty, startedAtMs, handle: this.handle, name, labels };
   }
 
   override async [Symbol.asyncDispose](): Promise<void> {
@@ -100,17 +127,28 @@ export class AttachedProcess extends RemoteProcess {
   // ---- called by the backend
 
   /**
-   * Attaches, or changes the role. Calls run one after another, so that the last call decides.
+   * Attaches, or changes the role. Calls run one after another, so that the last call decides. With `screen`, skips the
+   * events before the rendered screen.
    *
    * @internal
    */
-  attachAs(role: AttachRole, size?: TerminalSize): Promise<void> {
+  attachAs(
+    role: AttachRole,
+    {
+      size,
+      screen,
+      isMovable = false,
+    }: { size?: TerminalSize | undefined; screen?: boolean | undefined; isMovable?: boolean } = {},
+  ): Promise<void> {
     return this.#calls.run("role", async () => {
       const { handle, processId } = this;
       for (;;) {
         const [previousRole, changes] = [this.#role, this.#changes];
-        const info = await this.#session.call("process/attach", { handle, processId, role, size });
-        this.#info = info;
+        const params = { handle, processId, role, size, screen };
+        const info = await this.#session.call("process/attach", params, { isMovable });
+        this.#info = { ...info, screen: info.screen ?? this.#info?.screen };
+        this.#driver = info.driver ?? "none";
+        if (info.screen) this.follower.onGap({ fromSeq: 1, toSeq: info.screen.seq, bytes: null });
         if (changes === this.#changes) {
           this.#setRole(info.role);
           return;
@@ -125,8 +163,16 @@ export class AttachedProcess extends RemoteProcess {
   /** @internal */
   roleChanged(role: AttachRole, reason: string): void {
     this.#changes++;
+    // Another session has become the driver.
+    if (role === "viewer") this.#driver = "attached";
     this.#setRole(role);
     this.onRoleChanged(role, reason);
+  }
+
+  /** @internal */
+  override driverChanged(driver: "attached" | "none"): void {
+    this.#driver = driver;
+    super.driverChanged(driver);
   }
 
   #setRole(role: AttachRole): void {

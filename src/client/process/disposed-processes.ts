@@ -1,6 +1,6 @@
 import { RequestError } from "../../protocol/errors.ts";
 import type { ServerNotification } from "../../protocol/methods.ts";
-import type { ReconnectingSession } from "../session/reconnecting-session.ts";
+import type { ReopeningSession } from "../session/reopening-session.ts";
 
 /** A sequence number greater than that of any event. */
 const MAX_SEQ = 2 ** 52;
@@ -10,15 +10,15 @@ const MAX_SEQ = 2 ** 52;
  * process until its last event is acknowledged.
  */
 export class DisposedProcesses {
-  readonly #session: () => ReconnectingSession;
+  readonly #sessions: ReopeningSession;
   readonly #ids = new Set<string>();
 
-  constructor(session: () => ReconnectingSession) {
-    this.#session = session;
+  constructor(sessions: ReopeningSession) {
+    this.#sessions = sessions;
   }
 
   add(processId: string): void {
-    if (!this.#session().server.grantedExtensions.has("outputAck")) return;
+    if (!this.#sessions.current.server.grantedExtensions.has("outputAck")) return;
     this.#ids.add(processId);
     this.#ackAll(processId);
   }
@@ -39,13 +39,18 @@ export class DisposedProcesses {
     for (const processId of this.#ids) this.#ackAll(processId);
   }
 
+  /** The server ends the processes of a lost session. */
+  onLost(): void {
+    this.#ids.clear();
+  }
+
   #ack(processId: string, seq: number, isClosed: boolean): void {
     if (isClosed) this.#ids.delete(processId);
-    this.#session().ack(processId, seq, isClosed);
+    this.#sessions.current.ack(processId, seq, isClosed);
   }
 
   #ackAll(processId: string): void {
-    const reading = this.#session().call("process/read", { processId, afterSeq: MAX_SEQ });
+    const reading = this.#sessions.current.call("process/read", { processId, afterSeq: MAX_SEQ });
     reading.then(
       ({ nextSeq, closed }) => {
         if (this.#ids.has(processId)) this.#ack(processId, nextSeq - 1, closed);

@@ -63,11 +63,12 @@ export class ProcessFollower {
       () => this.log.nextSeq - 1,
       deps.clock,
     );
-    this.#sequencer = new Sequencer(this.log, {
-      read: (params) => this.#readPage(params),
-      exitStatus: (result) => this.#exitStatus(result),
-      onAppended: (bytes) => this.#acknowledger.onAppended(bytes),
-    });
+    const source = {
+      read: (params: { afterSeq: number; maxBytes?: number }) => this.#readPage(params),
+      exitStatus: (result: ReadResult) => this.#exitStatus(result),
+      onAppended: (bytes: number) => this.#acknowledger.onAppended(bytes),
+    };
+    this.#sequencer = new Sequencer(this.log, source, deps.clock);
   }
 
   /** True once an event has arrived: the process started even if the start result was lost. */

@@ -1,7 +1,7 @@
 import { type Clock, sleep } from "../../async/clock.ts";
 import { TimeoutError } from "../../async/deadline.ts";
 import { isObject } from "../../base/type-guards.ts";
-import { withCallErrors } from "../../exec/call-error.ts";
+import { startDetails, withCallErrors } from "../../exec/call-error.ts";
 import { isProcessExists, isProcessStarting, isUnknownProcess, parseProcessFailure } from "../../exec/compat.ts";
 import {
   type CallOptions,
@@ -11,12 +11,22 @@ import {
   type StartParams,
 } from "../../exec/exec-process.ts";
 import type { EventLogLimits } from "../../exec/log/event-log.ts";
+import { checkArgument, checkOptions, text } from "../../exec/options/option-schema.ts";
+import { checkCall, checkStart } from "../../exec/options/process-checks.ts";
 import { abortableStart } from "../../exec/run/abortable-start.ts";
 import { type DisconnectedError, invalidParams, invalidRequest } from "../../protocol/errors.ts";
-import type { ParamsOf, ResultOf, ServerNotification } from "../../protocol/methods.ts";
+import type {
+  ParamsOf,
+  ResultOf,
+  ServerNotification,
+  ServerRequest,
+  ServerRequestResult,
+} from "../../protocol/methods.ts";
+import { attachOptions, listOptions } from "../client-options.ts";
 import { toPathUri } from "../rpc/path-conversion.ts";
-import { explainUnknownMethod, unsupportedMethodError } from "../rpc/unsupported-method.ts";
+import { callOrExplain, explainUnknownMethod, unsupportedMethodError } from "../rpc/unsupported-method.ts";
 import type { ReconnectingSession } from "../session/reconnecting-session.ts";
+import type { ReopeningSession } from "../session/reopening-session.ts";
 import { AttachedProcess, type AttachOptions } from "./attached-process.ts";
 import { DisposedProcesses } from "./disposed-processes.ts";
 import { STARTING_POLL_MS, STARTING_TIMEOUT_MS } from "./process-follower.ts";
@@ -26,7 +36,7 @@ import { RemoteProcess, type RemoteProcessDeps } from "./remote-process.ts";
 const TIMEOUT_GRACE_MS = 2000;
 
 export interface RemoteBackendDeps {
-  session: () => ReconnectingSession;
+  sessions: ReopeningSession;
   clock: Clock;
   newId: () => string;
   logLimits?: Partial<EventLogLimits> | undefined;
@@ -34,6 +44,8 @@ export interface RemoteBackendDeps {
 
 export interface ListOptions extends CallOptions {
   allSessions?: boolean | undefined;
+  /** Includes CPU and memory of each live process with its descendants. Default: false. */
+  usage?: boolean | undefined;
 }
 
 export class RemoteBackend implements ExecBackend {
@@ -48,26 +60,33 @@ export class RemoteBackend implements ExecBackend {
   constructor(deps: RemoteBackendDeps) {
     this.#deps = deps;
     this.#writerId = deps.newId();
-    this.#disposedProcesses = new DisposedProcesses(deps.session);
+    this.#disposedProcesses = new DisposedProcesses(deps.sessions);
   }
 
   /** Default directory: the server's working directory as a `file:` URI. */
   get defaultCwd(): string {
-    return this.#session.server.environmentInfo?.cwd ?? "file:///";
+    return this.#deps.sessions.current.server.environmentInfo?.cwd ?? "file:///";
   }
 
   /** Starts a process. An error has the server's text; `client.start` also reports which file was missing. */
   start(params: StartParams): Promise<RemoteProcess> {
-    const { argv, signal } = params;
-    return withCallErrors({ method: "process/start", argv }, () => abortableStart(this.#start(params), signal));
+    const startIn = (session: ReconnectingSession) => this.#start(session, params);
+    const start = () => abortableStart(this.#deps.sessions.run(startIn, params.signal), params.signal);
+    return withCallErrors(startDetails(params), start, undefined, () => checkStart(params));
   }
 
   /**
    * Returns a process of this session that another client started, such as an earlier client of a resumed session. Its log
    * starts with the output that the server retains.
    */
-  attach(processId: string, { signal }: CallOptions = {}): Promise<RemoteProcess> {
-    return withCallErrors({ method: "process/read" }, () => this.#attach(processId), signal);
+  attach(processId: string, options: CallOptions = {}): Promise<RemoteProcess> {
+    const check = () => {
+      checkArgument("attach", "processId", processId, text);
+      checkCall("attach", options);
+    };
+    const attachIn = (session: ReconnectingSession) => this.#attach(session, processId);
+    const attach = () => this.#deps.sessions.run(attachIn, options.signal);
+    return withCallErrors({ method: "process/read" }, attach, options?.signal, check);
   }
 
   /**
@@ -75,48 +94,67 @@ export class RemoteBackend implements ExecBackend {
    * the server retains. If already attached, returns the same object with the new role.
    */
   attachByHandle(handle: string, options: AttachOptions = {}): Promise<AttachedProcess> {
-    return withCallErrors({ method: "process/attach" }, () => this.#attachTo(handle, options), options.signal);
+    const check = () => {
+      checkArgument("attach", "handle", handle, text);
+      checkOptions("attach", options, attachOptions);
+    };
+    const attachIn = (session: ReconnectingSession) => this.#attachTo(session, handle, options);
+    const attach = () => this.#deps.sessions.run(attachIn, options.signal);
+    return withCallErrors({ method: "process/attach" }, attach, options?.signal, check);
   }
 
   /** Lists the processes of this session; with `allSessions` those of every session of a procwire server. */
-  list({ signal, ...which }: ListOptions = {}): Promise<ProcessListing[]> {
-    return withCallErrors({ method: "process/list" }, () => this.#list(which), signal);
+  list(options: ListOptions = {}): Promise<ProcessListing[]> {
+    const list = () => {
+      const { signal, ...which } = options;
+      return this.#deps.sessions.run((session) => this.#list(session, which), signal);
+    };
+    const check = () => checkOptions("list", options, listOptions);
+    return withCallErrors({ method: "process/list" }, list, options?.signal, check);
   }
 
-  async #start(params: StartParams): Promise<RemoteProcess> {
+  async #start(session: ReconnectingSession, params: StartParams): Promise<RemoteProcess> {
     params.signal?.throwIfAborted();
     const { processId } = params;
-    if (params.limits && !this.#session.server.isExtended)
+    const { isExtended, grantedExtensions } = session.server;
+    if (params.limits && !isExtended)
       throw invalidParams("limits: not supported by this server; requires procwire serve");
     const { lifetime } = params;
-    if (lifetime !== undefined && lifetime !== "session" && !this.#session.server.grantedExtensions.has("attach"))
+    if (lifetime !== undefined && lifetime !== "session" && !grantedExtensions.has("attach"))
       throw invalidParams(`lifetime \`${lifetime}\`: not supported by this server; requires procwire serve`);
+    const hasLabels = params.name !== undefined || params.labels !== undefined;
+    if (hasLabels && !grantedExtensions.has("names"))
+      throw invalidParams("name and labels: not supported by this server; requires procwire serve");
+    if (params.networkProxy?.proxy.ports && !isExtended)
+      throw invalidParams("networkProxy.proxy.ports: not supported by this server; requires procwire serve");
+    if (params.credentials && !isExtended)
+      throw invalidParams("credentials: not supported by this server; requires procwire serve");
     const wireParams = startParams(params);
     // A server without query claims leaves all terminal queries to this client.
-    if (wireParams.terminalQueries === "claimed" && !this.#session.server.grantedExtensions.has("queryClaims"))
+    if (wireParams.terminalQueries === "claimed" && !grantedExtensions.has("queryClaims"))
       wireParams.terminalQueries = "client";
     if (this.#processes.has(processId)) throw invalidRequest(`process ${processId} already exists`);
     // Registered before the request: some servers send events of a process before the start result.
-    const process = this.#createProcess(processId, params);
+    const process = this.#createProcess(session, processId, params);
     // Pins all output until the caller can subscribe: the start result may arrive after much output.
     const startCursor = process.log.cursor({ lossless: true });
     try {
-      process.started(await this.#startOnce(wireParams, process));
+      process.started(await this.#startOnce(session, wireParams, process));
     } catch (error) {
       this.#processes.delete(processId);
       process.log.dispose();
       throw explainUnknownMethod("process/start", error);
     }
     const endAfterMs = earliestEndMs(params);
-    if (!this.#session.server.isExtended && endAfterMs !== null) this.#enforceTimeout(process, endAfterMs);
+    if (!session.server.isExtended && endAfterMs !== null) this.#enforceTimeout(process, endAfterMs);
     this.#deps.clock.after(0, () => startCursor.close(), { keepAlive: false });
     return process;
   }
 
-  async #attach(processId: string): Promise<RemoteProcess> {
+  async #attach(session: ReconnectingSession, processId: string): Promise<RemoteProcess> {
     const known = this.#processes.get(processId);
     if (known) return known;
-    const process = this.#createProcess(processId, null);
+    const process = this.#createProcess(session, processId, null);
     try {
       await process.follower.adopt();
     } catch (error) {
@@ -126,19 +164,22 @@ export class RemoteBackend implements ExecBackend {
     return process;
   }
 
-  async #attachTo(handle: string, options: AttachOptions): Promise<AttachedProcess> {
-    const { role = "viewer", processId = handle, size } = options;
-    if (!this.#session.server.grantedExtensions.has("attach")) throw unsupportedMethodError("process/attach");
+  async #attachTo(session: ReconnectingSession, handle: string, options: AttachOptions): Promise<AttachedProcess> {
+    const { role = "viewer", processId = handle, size, screen } = options;
+    if (!session.server.grantedExtensions.has("attach")) throw unsupportedMethodError("process/attach");
     const known = this.#processes.get(processId);
     if (known instanceof AttachedProcess && known.handle === handle) {
-      await known.attachAs(role, size);
+      await known.attachAs(role, { size });
       return known;
     }
     if (known) throw invalidRequest(`process ${processId} already exists`);
-    const process = this.#register(new AttachedProcess(handle, processId, this.#processDeps(processId)));
+    const process = this.#register(
+      session,
+      new AttachedProcess(handle, processId, this.#processDeps(session, processId)),
+    );
     const startCursor = process.log.cursor({ lossless: true });
     try {
-      await process.attachAs(role, size);
+      await process.attachAs(role, { size, screen, isMovable: true });
     } catch (error) {
       this.#processes.delete(processId);
       process.log.dispose();
@@ -149,9 +190,9 @@ export class RemoteBackend implements ExecBackend {
     return process;
   }
 
-  async #list(options: ParamsOf<"process/list">): Promise<ProcessListing[]> {
-    if (!this.#session.server.isExtended) return [...this.#processes.values()].map((process) => process.listing());
-    return (await this.#session.call("process/list", options)).processes;
+  async #list(session: ReconnectingSession, options: ParamsOf<"process/list">): Promise<ProcessListing[]> {
+    if (!session.server.isExtended) return [...this.#processes.values()].map((process) => process.listing());
+    return (await callOrExplain(session, "process/list", options, { isMovable: true })).processes;
   }
 
   // ---- called by the client
@@ -193,14 +234,29 @@ export class RemoteBackend implements ExecBackend {
         return;
       }
       case "process/driverChanged":
-        process.onDriverChanged(notification.params.driver);
+        process.driverChanged(notification.params.driver);
         return;
+      case "network/policyDecision": {
+        const { processId: _, ...decision } = notification.params;
+        process.networkDecided(decision);
+        return;
+      }
       case "process/failed":
         follower.fail(parseProcessFailure(notification.params.message));
         return;
       default:
         return;
     }
+  }
+
+  /** @internal Handles `network/policyRequest`. */
+  async onPolicyRequest(
+    { processId, request }: ServerRequest["params"],
+    signal: AbortSignal,
+  ): Promise<ServerRequestResult> {
+    const process = this.#processes.get(processId);
+    if (!process) throw invalidRequest(`unknown process id ${processId}`);
+    return { decision: await process.decideNetwork(request, signal) };
   }
 
   /** @internal */
@@ -210,35 +266,34 @@ export class RemoteBackend implements ExecBackend {
   }
 
   /** @internal */
-  onFailed(error: DisconnectedError): void {
+  onLost(error: DisconnectedError): void {
+    this.#disposedProcesses.onLost();
     for (const process of [...this.#processes.values()]) process.follower.fail(error);
   }
 
   // ---- internals
 
-  get #session(): ReconnectingSession {
-    return this.#deps.session();
+  #createProcess(session: ReconnectingSession, processId: string, params: StartParams | null): RemoteProcess {
+    return this.#register(session, new RemoteProcess(processId, params, this.#processDeps(session, processId)));
   }
 
-  #createProcess(processId: string, params: StartParams | null): RemoteProcess {
-    return this.#register(new RemoteProcess(processId, params, this.#processDeps(processId)));
-  }
-
-  #processDeps(processId: string): RemoteProcessDeps {
+  #processDeps(session: ReconnectingSession, processId: string): RemoteProcessDeps {
     const { clock, logLimits } = this.#deps;
     return {
-      session: this.#session,
+      session,
       clock,
       newWriteId: () => `${this.#writerId}-${++this.#writeCount}`,
-      onReleased: () => this.#disposedProcesses.add(processId),
+      onReleased: () => {
+        if (!session.isDisconnected) this.#disposedProcesses.add(processId);
+      },
       logLimits,
     };
   }
 
   /** Routes events of this process id to `process`. */
-  #register<P extends RemoteProcess>(process: P): P {
+  #register<P extends RemoteProcess>(session: ReconnectingSession, process: P): P {
     const { processId } = process;
-    this.#session.forgetFinalAck(processId);
+    session.forgetFinalAck(processId);
     this.#disposedProcesses.forget(processId);
     this.#processes.set(processId, process);
     const unsubscribe = process.log.listen(() => {
@@ -254,7 +309,11 @@ export class RemoteBackend implements ExecBackend {
    * first copy has arrived. If the process is then unknown and has no events, the first start failed, and the next attempt
    * returns the reason. If it has events, it ended and was acknowledged meanwhile.
    */
-  async #startOnce(params: ParamsOf<"process/start">, { follower }: RemoteProcess): Promise<ResultOf<"process/start">> {
+  async #startOnce(
+    session: ReconnectingSession,
+    params: ParamsOf<"process/start">,
+    { follower }: RemoteProcess,
+  ): Promise<ResultOf<"process/start">> {
     const { processId } = params;
     let isRepeated = false;
     for (;;) {
@@ -264,21 +323,21 @@ export class RemoteBackend implements ExecBackend {
         };
         // The next server knows persistent processes too, and rejects a repeated start as already existing.
         const resend = params.lifetime === "persistent" ? "always" : "sameServer";
-        return await this.#session.call("process/start", params, { onResend, resend });
+        return await session.call("process/start", params, { onResend, resend, isMovable: !isRepeated });
       } catch (error) {
         if (!isRepeated || !isProcessExists(error, processId)) throw error;
       }
-      if (follower.hasNewEvents || (await this.#isKnown(processId)) || follower.hasNewEvents)
+      if (follower.hasNewEvents || (await this.#isKnown(session, processId)) || follower.hasNewEvents)
         return { processId, sandboxType: params.sandboxType ?? "none" };
     }
   }
 
-  async #isKnown(processId: string): Promise<boolean> {
+  async #isKnown(session: ReconnectingSession, processId: string): Promise<boolean> {
     const { clock } = this.#deps;
     const deadline = clock.monotonic() + STARTING_TIMEOUT_MS;
     for (;;) {
       try {
-        await this.#session.call("process/read", { processId, maxBytes: 0 });
+        await session.call("process/read", { processId, maxBytes: 0 });
         return true;
       } catch (error) {
         if (isUnknownProcess(error, processId)) return false;
@@ -314,7 +373,15 @@ export class RemoteBackend implements ExecBackend {
 
 function startParams(params: StartParams): ParamsOf<"process/start"> {
   // The scope is not sent: on the server the session is the scope.
-  const { cwd, sandboxScope: _, signal: __, ...rest } = params;
+  const {
+    cwd,
+    sandboxScope: _,
+    sandboxRequirement: _____,
+    signal: __,
+    decideNetwork: ___,
+    onNetworkDecision: ____,
+    ...rest
+  } = params;
   const sandbox = params.sandbox ?? undefined;
   if (sandbox !== undefined && !isObject(sandbox)) throw invalidParams("sandbox must be an object");
   return { ...rest, cwd: toPathUri(cwd, "cwd"), sandbox };

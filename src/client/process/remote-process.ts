@@ -26,10 +26,28 @@ import type {
 import type { EventLog } from "../../exec/log/event-log.ts";
 import { takeSnapshot, toListing } from "../../exec/log/log-views.ts";
 import { type SizeChange, SizeHistory } from "../../exec/log/size-history.ts";
+import { type InputData, toInputBytes } from "../../exec/options/input-bytes.ts";
+import {
+  checkCall,
+  checkEvents,
+  checkKill,
+  checkRead,
+  checkResize,
+  checkSignal,
+  checkTerminate,
+  checkWait,
+  checkWrite,
+} from "../../exec/options/process-checks.ts";
 import { waitForCondition } from "../../exec/wait/wait-condition.ts";
 import { DisconnectedError, RequestError } from "../../protocol/errors.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type { MethodName, ParamsOf, ResultOf } from "../../protocol/methods.ts";
+import type {
+  AskConsole,
+  NetworkAnswer,
+  NetworkDecision,
+  NetworkRequest,
+} from "../../protocol/network/network-schemas.ts";
 import { callOrExplain, unsupportedMethodError } from "../rpc/unsupported-method.ts";
 import type { ReconnectingSession, SessionCallOptions } from "../session/reconnecting-session.ts";
 import { type FollowerDeps, ProcessFollower } from "./process-follower.ts";
@@ -114,15 +132,56 @@ export class RemoteProcess implements ExecProcess {
   }
 
   /**
+   * Decides about a request of the process that its network policy does not decide.
+   *
+   * @internal
+   */
+  async decideNetwork(request: NetworkRequest, signal: AbortSignal): Promise<NetworkAnswer> {
+    const decide = this.#params?.decideNetwork;
+    // The reason that the server itself uses.
+    if (!decide) return { type: "deny", reason: "not_allowed" };
+    return decide(request, signal, this.#session.server.isExtended ? this.#askConsole(request) : undefined);
+  }
+
+  /** A server without the method or without a console rejects the question. */
+  #askConsole({ host, port, protocol }: NetworkRequest): AskConsole {
+    const { processId } = this;
+    return async (question, signal) => {
+      const params = { processId, host, port, protocol, ...question };
+      // A new connection has no request that waits.
+      const asked = this.#session.call("network/ask", params, { signal, resend: "unsent" });
+      return asked.then(
+        ({ answer }) => answer ?? null,
+        () => null,
+      );
+    };
+  }
+
+  /**
+   * Called for every decision of the network proxy.
+   *
+   * @internal
+   */
+  networkDecided(decision: NetworkDecision): void {
+    this.#params?.onNetworkDecision?.(decision);
+  }
+
+  /**
    * Called when the start result arrived.
    *
    * @internal
    */
-  started({ sandboxType = "none", droppedEnv, handle }: Omit<ResultOf<"process/start">, "processId">): void {
+  started({ sandboxType = "none", droppedEnv, handle, pid }: Omit<ResultOf<"process/start">, "processId">): void {
+    this.follower.pid ??= pid ?? null;
     this.#handle = handle ?? null;
     this.#sandboxType = sandboxType;
     this.#droppedEnv = droppedEnv;
     this.follower.started();
+  }
+
+  /** @internal */
+  driverChanged(driver: "attached" | "none"): void {
+    this.onDriverChanged(driver);
   }
 
   /** @internal */
@@ -139,31 +198,44 @@ export class RemoteProcess implements ExecProcess {
 
   // ---- reading
 
-  events(options?: EventsOptions): AsyncIterableIterator<ExecEvent> {
-    return this.log.events(options);
-  }
-
   subscribeWake(): WatchReceiver<number> {
     return this.log.subscribeWake();
   }
 
+  events(options?: EventsOptions): AsyncIterableIterator<ExecEvent> {
+    checkEvents(options);
+    return this.log.events(options);
+  }
+
   /** Reads from the local log, so that a lost server never blocks it. Only evicted output is read from the server. */
   read(params: ReadParams = {}): Promise<ReadResult> {
-    return this.#withCallErrors("process/read", () => this.#read(params), params.signal);
+    return this.#withCallErrors(
+      "process/read",
+      () => this.#read(params),
+      params,
+      () => checkRead(params),
+    );
   }
 
   wait(params: WaitParams = {}): Promise<WaitResult> {
-    return this.#withCallErrors("process/wait", () => this.#wait(params), params.signal);
+    return this.#withCallErrors(
+      "process/wait",
+      () => this.#wait(params),
+      params,
+      () => checkWait(params),
+    );
   }
 
-  snapshot({ signal }: CallOptions = {}): Promise<Snapshot> {
-    return this.#withCallErrors("process/snapshot", () => this.#snapshot(), signal);
+  snapshot(options: CallOptions = {}): Promise<Snapshot> {
+    const check = () => checkCall("snapshot", options);
+    return this.#withCallErrors("process/snapshot", () => this.#snapshot(), options, check);
   }
 
   /** Returns who wrote how many bytes and when. Bytes are included only with `recordInput`, and never without echo. */
-  inputs({ signal }: CallOptions = {}): Promise<InputHistory> {
+  inputs(options: CallOptions = {}): Promise<InputHistory> {
     const { processId } = this;
-    return this.#withCallErrors("process/inputs", () => this.#callExtended("process/inputs", { processId }), signal);
+    const call = () => this.#callExtended("process/inputs", { processId });
+    return this.#withCallErrors("process/inputs", call, options, () => checkCall("inputs", options));
   }
 
   /** Reports whether this client's terminal replies to the queries in this output. Absent: it always does. */
@@ -186,23 +258,24 @@ export class RemoteProcess implements ExecProcess {
 
   // ---- input and control
 
-  write(bytes: Uint8Array, options: WriteOptions = {}): Promise<{ status: WriteStatus }> {
-    return this.#withCallErrors("process/write", () => this.#write(bytes, options), options.signal);
+  write(data: InputData, options: WriteOptions = {}): Promise<{ status: WriteStatus }> {
+    const write = () => this.#write(toInputBytes(data), options);
+    return this.#withCallErrors("process/write", write, options, () => checkWrite(data, options));
   }
 
-  closeStdin({ signal }: CallOptions = {}): Promise<{ status: CloseStdinStatus }> {
+  closeStdin(options: CallOptions = {}): Promise<{ status: CloseStdinStatus }> {
     const close = async () => {
       if (!this.canCloseStdin) throw unsupportedMethodError("process/closeStdin");
       // Queued after all earlier writes, also if they still wait for capacity.
       return this.#writes.run(0, () => this.#closeStdinOnce());
     };
-    return this.#withCallErrors("process/closeStdin", close, signal);
+    return this.#withCallErrors("process/closeStdin", close, options, () => checkCall("closeStdin", options));
   }
 
-  resize(size: TerminalSize, { signal }: CallOptions = {}): Promise<void> {
+  resize(size: TerminalSize, options: CallOptions = {}): Promise<void> {
     const { processId } = this;
     const resize = async () => void (await this.#callExtended("process/resize", { processId, size }));
-    return this.#withCallErrors("process/resize", resize, signal);
+    return this.#withCallErrors("process/resize", resize, options, () => checkResize(size, options));
   }
 
   /**
@@ -210,12 +283,27 @@ export class RemoteProcess implements ExecProcess {
    * twice differs from once: the call rejects, and the caller decides. A signal that waits for a connection is sent
    * once there is one.
    */
-  signal(name: string, { signal }: CallOptions = {}): Promise<void> {
-    return this.#withCallErrors("process/signal", () => this.#signal(name), signal);
+  signal(name: string, options: CallOptions = {}): Promise<void> {
+    const check = () => checkSignal(name, options);
+    return this.#withCallErrors("process/signal", () => this.#signal(name), options, check);
   }
 
-  terminate(mode?: TerminateMode, { signal }: CallOptions = {}): Promise<TerminateResult> {
-    return this.#withCallErrors("process/terminate", () => this.#terminate(mode), signal);
+  /**
+   * Sends a signal to the whole process group. Resolves to false if the process has exited, so that no signal was sent.
+   * Default signal: SIGTERM.
+   */
+  kill(signal = "SIGTERM", options: CallOptions = {}): Promise<boolean> {
+    const kill = async () => {
+      if (this.log.exit !== null) return false;
+      await this.#signal(signal);
+      return true;
+    };
+    return this.#withCallErrors("process/signal", kill, options, () => checkKill(signal, options));
+  }
+
+  terminate(mode?: TerminateMode, options: CallOptions = {}): Promise<TerminateResult> {
+    const check = () => checkTerminate(mode, options);
+    return this.#withCallErrors("process/terminate", () => this.#terminate(mode), options, check);
   }
 
   /**
@@ -247,9 +335,14 @@ export class RemoteProcess implements ExecProcess {
 
   // ---- internals
 
-  /** Makes a call whose errors name the method and the command. */
-  #withCallErrors<T>(method: MethodName, call: () => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-    return withCallErrors({ method, argv: this.#params?.argv }, call, signal);
+  /** Makes a call whose errors name the method and the command. `check` validates the arguments first. */
+  #withCallErrors<T>(
+    method: MethodName,
+    call: () => Promise<T>,
+    options: CallOptions | undefined,
+    check: () => void,
+  ): Promise<T> {
+    return withCallErrors({ method, argv: this.#params?.argv }, call, options?.signal, check);
   }
 
   async #read(params: ReadParams): Promise<ReadResult> {

@@ -1,3 +1,4 @@
+import { type Clock, sleep, systemClock } from "../../async/clock.ts";
 import { omitUndefined } from "../../base/omit-undefined.ts";
 import { parseProcessFailure } from "../../exec/compat.ts";
 import type { ExecEvent, ExitStatus, Gap, OutputChunk, ReadResult } from "../../exec/exec-process.ts";
@@ -15,6 +16,9 @@ const MAX_OUT_OF_ORDER_EVENTS = 50_000;
  */
 export const FIRST_PAGE_BYTES = 64 * 1024;
 const MAX_PAGE_BYTES = 1024 * 1024;
+/** Delay after a read that returned no missing event; it doubles. Only a faulty server causes such a read. */
+const FIRST_BACKOFF_MS = 50;
+const MAX_BACKOFF_MS = 10_000;
 
 export interface SequencerSource {
   /** Calls `process/read` without waiting; survives lost connections. */
@@ -32,6 +36,7 @@ export interface SequencerSource {
 export class Sequencer {
   readonly #log: EventLog;
   readonly #source: SequencerSource;
+  readonly #clock: Clock;
   readonly #outOfOrder = new Map<number, SequencedEvent>();
   #outOfOrderBytes = 0;
   /** Highest sequence number known to exist; infinite from `catchUp` until a read returns it. */
@@ -40,9 +45,10 @@ export class Sequencer {
   #round = 0;
   #filling: Promise<void> | null = null;
 
-  constructor(log: EventLog, source: SequencerSource) {
+  constructor(log: EventLog, source: SequencerSource, clock: Clock = systemClock) {
     this.#log = log;
     this.#source = source;
+    this.#clock = clock;
   }
 
   onEvent(event: SequencedEvent): void {
@@ -96,6 +102,7 @@ export class Sequencer {
 
   async #fillAll(): Promise<void> {
     let pageBytes = FIRST_PAGE_BYTES;
+    let backoffMs = FIRST_BACKOFF_MS;
     for (let round = this.#round; this.isBehind; round = this.#round) {
       const afterSeq = this.#log.nextSeq - 1;
       const page = await this.#source.read({ afterSeq, maxBytes: pageBytes });
@@ -107,6 +114,11 @@ export class Sequencer {
       const isWhole = isAmbiguous || page.chunks.length === 0;
       this.#merge({ result, exit, isWhole, gaps, round, gapBytes: this.#gapBytes(result, afterSeq) });
       this.#applyBuffered();
+      if (this.#log.nextSeq - 1 > afterSeq) backoffMs = FIRST_BACKOFF_MS;
+      else if (this.isBehind && round === this.#round) {
+        await sleep(this.#clock, backoffMs);
+        backoffMs = Math.min(backoffMs * 2, MAX_BACKOFF_MS);
+      }
     }
   }
 
@@ -125,7 +137,8 @@ export class Sequencer {
     const gaps: Gap[] = [];
     for (;;) {
       const next = await this.#source.read({ afterSeq: result.nextSeq - 1 });
-      if (!next.gap) return { result, gaps };
+      // A faulty server may report the same gap forever.
+      if (!next.gap || next.nextSeq <= result.nextSeq) return { result, gaps };
       gaps.push(next.gap);
       const chunks = [...result.chunks, ...next.chunks];
       result = omitUndefined<ReadResult>({ ...next, chunks, gap: result.gap });

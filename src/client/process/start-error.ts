@@ -1,4 +1,4 @@
-import { toCallError, withCallerStack } from "../../exec/call-error.ts";
+import { startDetails, toCallError, withCallerStack } from "../../exec/call-error.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 
 /** A start request, and a check for missing files. */
@@ -23,14 +23,12 @@ export async function withStartErrors<T>(attempt: StartAttempt, start: () => Pro
 }
 
 async function startError(attempt: StartAttempt, cause: unknown, caller: Error): Promise<unknown> {
-  const { argv } = attempt;
-  const method = "process/start";
-  const callError = toCallError(cause, { method, argv }, caller);
-  if (!(callError instanceof ExecServerError)) return callError;
+  const callError = toCallError(cause, startDetails(attempt), caller);
+  if (!(callError instanceof ExecServerError) || callError.code === "EINVAL") return callError;
   const missing = await findMissingFile(attempt, callError.code);
   if (!missing) return callError;
   const { code, rpcCode, reason } = callError;
-  const details = { argv, path: missing.path, method, rpcCode: rpcCode ?? undefined, reason };
+  const details = { ...startDetails(attempt), path: missing.path, rpcCode: rpcCode ?? undefined, reason };
   return withCallerStack(new ExecServerError(missing.message, code, details, { cause }), caller);
 }
 

@@ -1,8 +1,11 @@
 import { Channel } from "../../async/channel.ts";
 import { withCallErrors } from "../../exec/call-error.ts";
 import type { CallOptions } from "../../exec/exec-process.ts";
+import { type InputData, toInputBytes } from "../../exec/options/input-bytes.ts";
+import { checkWrite } from "../../exec/options/process-checks.ts";
 import type { ParamsOf, ServerNotification } from "../../protocol/methods.ts";
-import type { ReconnectingSession } from "../session/reconnecting-session.ts";
+import { callInAnySession } from "../rpc/unsupported-method.ts";
+import type { ReopeningSession } from "../session/reopening-session.ts";
 
 /** Events of processes started by the v0 protocol. */
 export type ExecServerEvent =
@@ -19,7 +22,7 @@ const EVENT_COST_BYTES = 128;
 
 /** The v0 calls: the server chooses the ids, and processes end with their connection, so nothing is recovered. */
 export class V0Client {
-  readonly #session: () => ReconnectingSession;
+  readonly #sessions: Pick<ReopeningSession, "current" | "run">;
   readonly #running = new Set<string>();
   readonly #receivers = new Set<Channel<ExecServerEvent>>();
   #isClosed = false;
@@ -27,30 +30,31 @@ export class V0Client {
   #starting = 0;
   readonly #exitedBeforeStart = new Set<string>();
 
-  constructor(session: () => ReconnectingSession) {
-    this.#session = session;
+  constructor(sessions: Pick<ReopeningSession, "current" | "run">) {
+    this.#sessions = sessions;
   }
 
   exec(params: ParamsOf<"command/exec">, { signal }: CallOptions = {}): Promise<{ sessionId: string }> {
     return withCallErrors({ method: "command/exec", argv: params.argv }, () => this.#exec(params), signal);
   }
 
-  write(sessionId: string, chunk: Uint8Array, { signal }: CallOptions = {}): Promise<{ accepted: boolean }> {
+  write(sessionId: string, data: InputData, options: CallOptions = {}): Promise<{ accepted: boolean }> {
     const method = "command/exec/write";
-    const write = () => this.#session().call(method, { sessionId, chunk }, { resend: "unsent" });
-    return withCallErrors({ method }, write, signal);
+    const write = () =>
+      this.#sessions.current.call(method, { sessionId, chunk: toInputBytes(data) }, { resend: "unsent" });
+    return withCallErrors({ method }, write, options?.signal, () => checkWrite(data, options));
   }
 
   terminate(sessionId: string, { signal }: CallOptions = {}): Promise<{ running: boolean }> {
     const method = "command/exec/terminate";
-    const terminate = () => this.#session().call(method, { sessionId }, { resend: "unsent" });
+    const terminate = () => this.#sessions.current.call(method, { sessionId }, { resend: "unsent" });
     return withCallErrors({ method }, terminate, signal);
   }
 
   async #exec(params: ParamsOf<"command/exec">): Promise<{ sessionId: string }> {
     this.#starting++;
     try {
-      const result = await this.#session().call("command/exec", params, { resend: "unsent" });
+      const result = await callInAnySession(this.#sessions, "command/exec", params, { resend: "unsent" });
       if (!this.#exitedBeforeStart.delete(result.sessionId)) this.#running.add(result.sessionId);
       return result;
     } finally {
@@ -85,10 +89,16 @@ export class V0Client {
     this.#running.clear();
   }
 
-  onFailed(): void {
+  /** Ends the receivers; a later receiver gets the events of the next session. */
+  onLost(): void {
     this.onDisconnect();
-    this.#isClosed = true;
     for (const receiver of [...this.#receivers]) receiver.end();
+    this.#receivers.clear();
+  }
+
+  onEnded(): void {
+    this.onLost();
+    this.#isClosed = true;
   }
 
   #emit(event: ExecServerEvent): void {

@@ -1,4 +1,3 @@
-import { isObject } from "../../base/type-guards.ts";
 import type { TerminalSize } from "../../exec/exec-process.ts";
 
 /** One event of a recording: output `o`, input `i`, resize `r`, marker `m`, exit status `x`. */
@@ -9,34 +8,37 @@ export interface CastEvent {
   data: string;
 }
 
-export interface Cast {
-  size: TerminalSize;
-  events: CastEvent[];
-}
+/** Versions of the asciicast format. Version 2 is for asciinema 2, version 3 for asciinema 3. */
+export const CAST_VERSIONS = [2, 3] as const;
+export type CastVersion = (typeof CAST_VERSIONS)[number];
 
 export interface CastHead {
+  /** Default: 3. */
+  version?: CastVersion | undefined;
   size: TerminalSize;
   /** Start of the recording, in milliseconds since the epoch. */
   startedAtMs: number;
   command: string;
 }
 
-/** Writes asciicast v3: a header, then one line per event with the seconds since the previous one. */
+/**
+ * Writes an asciicast: a header, then one line per event. The time of an event counts from the start of the recording in
+ * version 2, and from the previous event in version 3. Version 2 has no exit status.
+ */
 export class CastWriter {
   readonly #write: (line: string) => void;
+  readonly #version: CastVersion;
   /** Decodes across chunks, because a character may be split. */
   readonly #text = new TextDecoder();
   #lastMs = 0;
 
   constructor(head: CastHead, write: (line: string) => void) {
     this.#write = write;
-    const { rows, cols } = head.size;
-    this.#line({
-      version: 3,
-      term: { cols, rows },
-      timestamp: Math.floor(head.startedAtMs / 1000),
-      command: head.command,
-    });
+    const { version = 3, size, startedAtMs, command } = head;
+    this.#version = version;
+    const { rows, cols } = size;
+    const terminal = version === 2 ? { width: cols, height: rows } : { term: { cols, rows } };
+    this.#line({ version, ...terminal, timestamp: Math.floor(startedAtMs / 1000), command });
   }
 
   output(atMs: number, chunk: Uint8Array): void {
@@ -56,54 +58,18 @@ export class CastWriter {
   exited(atMs: number, exitCode: number): void {
     const rest = this.#text.decode();
     if (rest !== "") this.#event(atMs, "o", rest);
-    this.#event(atMs, "x", String(exitCode));
+    if (this.#version !== 2) this.#event(atMs, "x", String(exitCode));
   }
 
   #event(atMs: number, code: string, data: string): void {
-    const sinceMs = Math.max(0, atMs - this.#lastMs);
-    this.#lastMs += sinceMs;
-    this.#line([sinceMs / 1000, code, data]);
+    const previousMs = this.#lastMs;
+    // Rounded to microseconds, as asciinema does. The rounding errors of intervals do not add up.
+    this.#lastMs = Math.max(previousMs, Math.round(atMs * 1000) / 1000);
+    const timeMs = this.#version === 2 ? this.#lastMs : this.#lastMs - previousMs;
+    this.#line([Math.round(timeMs * 1000) / 1_000_000, code, data]);
   }
 
   #line(value: unknown): void {
     this.#write(`${JSON.stringify(value)}\n`);
-  }
-}
-
-/** Reads asciicast v2 and v3. */
-export function readCast(text: string): Cast {
-  const lines = text.split("\n").filter((line) => line.trim() !== "" && !line.startsWith("#"));
-  const header = parseLine(lines[0], 1);
-  if (!isObject(header) || (header.version !== 2 && header.version !== 3))
-    throw new Error("not an asciicast: the first line is not a header of version 2 or 3");
-  const { version } = header;
-  const term = isObject(header.term) ? header.term : {};
-  const size =
-    version === 2
-      ? { rows: Number(header.height), cols: Number(header.width) }
-      : { rows: Number(term.rows), cols: Number(term.cols) };
-  if (!isSize(size)) throw new Error("not an asciicast: its header does not give the size of the terminal");
-  let atMs = 0;
-  const events = lines.slice(1).map((line, index): CastEvent => {
-    const event = parseLine(line, index + 2);
-    const [time, code, data] = Array.isArray(event) ? event : [];
-    if (typeof time !== "number" || typeof code !== "string" || typeof data !== "string")
-      throw new Error(`not an asciicast: line ${index + 2} is not [time, code, data]`);
-    // In version 2 times count from the beginning, in version 3 from the previous event.
-    atMs = (version === 2 ? 0 : atMs) + time * 1000;
-    return { atMs, code, data };
-  });
-  return { size, events };
-}
-
-function isSize({ rows, cols }: TerminalSize): boolean {
-  return [rows, cols].every((value) => Number.isInteger(value) && value > 0);
-}
-
-function parseLine(line: string | undefined, number: number): unknown {
-  try {
-    return JSON.parse(line ?? "");
-  } catch {
-    throw new Error(`not an asciicast: line ${number} is not JSON`);
   }
 }

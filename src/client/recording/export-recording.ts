@@ -1,13 +1,13 @@
-import { shellQuote } from "../../base/printable-text.ts";
+import { shellQuote } from "../../base/text/printable-text.ts";
 import { DEFAULT_TERMINAL_SIZE } from "../../exec/exec-process.ts";
 import type { AttachedProcess } from "../process/attached-process.ts";
 import { type RetainedOutput, readRetainedOutput } from "../process/retained-output.ts";
-import { CastWriter } from "./asciicast.ts";
+import { type CastVersion, CastWriter } from "./asciicast.ts";
 
 /** Exports a recording from the retained output of a process, with the number of missing bytes. */
 export async function exportRecording(
   child: AttachedProcess,
-  { input = false }: { input?: boolean | undefined } = {},
+  { input = false, version }: { input?: boolean | undefined; version?: CastVersion | undefined } = {},
 ): Promise<{ text: string; missedBytes: RetainedOutput["missedBytes"] }> {
   const { nextSeq, exited, exitCode } = await child.read({ afterSeq: Number.MAX_SAFE_INTEGER, times: true });
   const { chunks, missedBytes } = await readRetainedOutput(child, nextSeq);
@@ -16,6 +16,7 @@ export async function exportRecording(
   const firstSeq = chunks[0]?.seq ?? nextSeq;
   const writer = new CastWriter(
     {
+      version,
       size: child.sizeAt(firstSeq) ?? DEFAULT_TERMINAL_SIZE,
       startedAtMs,
       command: argv.map(shellQuote).join(" "),

@@ -16,6 +16,7 @@ export class InProcessChannel implements RpcChannel {
       onNotification: (notification) => {
         if (!this.closeInfo) events.onNotification(notification);
       },
+      onRequest: events.onRequest,
       // The server ends an in-process connection only when it closes, so there is no server to reconnect to.
       onDisconnect: (reason) => this.#finish({ reason, recoverable: false }),
     });

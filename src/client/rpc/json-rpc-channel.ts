@@ -1,6 +1,6 @@
 import { errorMessage } from "../../base/error-message.ts";
 import type { Connection, ConnectionEvent } from "../../connection/connection.ts";
-import type { Message } from "../../protocol/envelope.ts";
+import type { Message, RequestId } from "../../protocol/envelope.ts";
 import { DisconnectedError, ErrorCode, fromWireError, ProtocolError } from "../../protocol/errors.ts";
 import {
   CHUNK_TAIL,
@@ -8,18 +8,21 @@ import {
   encodeError,
   encodeNotification,
   encodeRequest,
+  encodeResponse,
   writeBlockHead,
   writeBlockTail,
   writeHead,
 } from "../../protocol/message-text.ts";
 import {
   isServerNotificationName,
+  isServerRequestName,
   type MethodName,
   methods,
   type ParamsOf,
   type ResultOf,
   type ServerNotification,
   serverNotifications,
+  serverRequests,
 } from "../../protocol/methods.ts";
 import type { Schema } from "../../protocol/schema.ts";
 import type { ChannelClose, RpcChannel, RpcChannelEvents } from "./rpc-channel.ts";
@@ -30,6 +33,7 @@ export class JsonRpcChannel implements RpcChannel {
   readonly #events: RpcChannelEvents;
   readonly #pending = new Map<number, PendingResponse>();
   #nextId = 1;
+  readonly #closed = new AbortController();
   closeInfo: ChannelClose | null = null;
 
   constructor(connection: Connection, events: RpcChannelEvents) {
@@ -133,15 +137,24 @@ export class JsonRpcChannel implements RpcChannel {
         this.#takePending(message.id)?.onError(fromWireError(message.error));
         return;
       case "request":
-        // Servers send requests only to clients that offered a network proxy, which this client does not.
-        this.#connection.send(
-          encodeError(message.id, {
-            code: ErrorCode.invalidRequest,
-            message: `unknown method: ${message.method}`,
-          }),
-        );
+        void this.#onRequest(message.id, message.method, message.params);
         return;
     }
+  }
+
+  /** Calls the handler of a request of the server and sends its response. */
+  async #onRequest(id: RequestId, method: string, params: unknown): Promise<void> {
+    let response: string;
+    try {
+      const { onRequest } = this.#events;
+      if (!onRequest || !isServerRequestName(method)) throw new Error(`unknown method: ${method}`);
+      const spec = serverRequests[method];
+      const result = await onRequest({ method, params: spec.params.decode(params) }, this.#closed.signal);
+      response = encodeResponse(id, spec.result.encode(result));
+    } catch (error) {
+      response = encodeError(id, { code: ErrorCode.invalidRequest, message: errorMessage(error) });
+    }
+    if (!this.closeInfo) this.#connection.send(response);
   }
 
   #decodeOutput(message: Uint8Array): boolean {
@@ -176,6 +189,7 @@ export class JsonRpcChannel implements RpcChannel {
   #finish(end: ChannelClose): void {
     if (this.closeInfo) return;
     this.closeInfo = end;
+    this.#closed.abort();
     const error = new DisconnectedError(end.reason ?? undefined);
     const pending = [...this.#pending.values()];
     this.#pending.clear();

@@ -1,5 +1,11 @@
 import type { Trace } from "../../protocol/envelope.ts";
-import type { MethodName, ParamsOf, ResultOf, ServerNotification } from "../../protocol/methods.ts";
+import type {
+  HandleServerRequest,
+  MethodName,
+  ParamsOf,
+  ResultOf,
+  ServerNotification,
+} from "../../protocol/methods.ts";
 
 /** Why a channel closed. */
 export interface ChannelClose {
@@ -12,6 +18,8 @@ export interface RpcChannelEvents {
   /** Returns the span that is sent with a call; absent: no span is sent. */
   trace?: (() => Trace | undefined) | undefined;
   onNotification(notification: ServerNotification): void;
+  /** Absent: requests of the server are rejected as unknown. */
+  readonly onRequest?: HandleServerRequest | undefined;
   /** The last event, emitted once, after every pending call was rejected. */
   onClosed(end: ChannelClose): void;
 }

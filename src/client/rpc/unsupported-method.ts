@@ -2,6 +2,7 @@ import { isUnknownMethod } from "../../exec/compat.ts";
 import { ErrorCode, RequestError } from "../../protocol/errors.ts";
 import type { MethodName, ParamsOf, ResultOf } from "../../protocol/methods.ts";
 import type { ReconnectingSession, SessionCallOptions } from "../session/reconnecting-session.ts";
+import type { ReopeningSession } from "../session/reopening-session.ts";
 
 /** Returns the error for a method that this server does not have. */
 export function unsupportedMethodError(what: string, cause?: unknown): RequestError {
@@ -26,4 +27,16 @@ export async function callOrExplain<M extends MethodName>(
   } catch (error) {
     throw explainUnknownMethod(method, error);
   }
+}
+
+/** Makes one call, in a new session if the current one is lost. Calls that follow it in an operation use its session. */
+export function callInAnySession<M extends MethodName>(
+  sessions: Pick<ReopeningSession, "run">,
+  method: M,
+  params: ParamsOf<M>,
+  options: SessionCallOptions<M> = {},
+): Promise<ResultOf<M>> {
+  const call = (session: ReconnectingSession) =>
+    callOrExplain(session, method, params, { ...options, isMovable: true });
+  return sessions.run(call, options.signal, options.timeoutMs);
 }

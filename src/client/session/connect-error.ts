@@ -23,8 +23,7 @@ export async function withConnectErrors<T>(open: () => Promise<T>, signal: Abort
 function findCode(error: unknown): ExecServerErrorCode {
   for (let cause = error; cause instanceof Error; cause = cause.cause) {
     const code = getErrorCode(cause);
-    // `ERR_…` is a code of Node, not of the system.
-    if (code !== null && isSystemErrorCode(code) && !code.startsWith("ERR_")) return code;
+    if (code !== null && isSystemErrorCode(code)) return code;
     if ("status" in cause) return "REFUSED";
     if (code === "PIPE" || code === "MISSING") return code;
   }

@@ -12,12 +12,15 @@ export interface ReconnectPolicy {
   /** Delay of the second attempt; it doubles with each further one. The first attempt has no delay. */
   firstDelayMs: number;
   maxDelayMs: number;
+  /** Opens a new session for the next call after the session was lost. Default: true. */
+  newSession: boolean;
 }
 
 export const DEFAULT_RECONNECT_POLICY: ReconnectPolicy = {
   deadlineMs: 25_000,
   firstDelayMs: 100,
   maxDelayMs: 2000,
+  newSession: true,
 };
 
 /**
@@ -77,11 +80,18 @@ function isConnectionLost(error: unknown): boolean {
 }
 
 /** Reports whether retrying is useless: the session is unknown or taken over, or the server rejects this client. */
-function isPermanent(error: unknown): boolean {
+export function isPermanent(error: unknown): boolean {
   if (error instanceof RequestError) return error.code !== ErrorCode.sessionAttached || isTakeoverError(error);
-  return causes(error).some(
-    (cause) => "status" in cause && (cause.status === 401 || cause.status === 403 || cause.status === 404),
-  );
+  return hasStatus(error, 401, 403, 404);
+}
+
+/** Reports whether the server rejects the credentials of this client. */
+export function isUnauthorized(error: unknown): boolean {
+  return hasStatus(error, 401, 403);
+}
+
+function hasStatus(error: unknown, ...statuses: number[]): boolean {
+  return causes(error).some((cause) => "status" in cause && statuses.some((status) => status === cause.status));
 }
 
 function causes(error: unknown): Error[] {

@@ -1,14 +1,26 @@
 import type { Clock } from "../../async/clock.ts";
 import { TimeoutError } from "../../async/deadline.ts";
 import { errorMessage } from "../../base/error-message.ts";
-import { isTakeoverClose } from "../../exec/compat.ts";
-import { DisconnectedError, ErrorCode, RequestError } from "../../protocol/errors.ts";
-import type { MethodName, ParamsOf, ResultOf, ServerNotification } from "../../protocol/methods.ts";
+import { isAccessEnd, isTakeoverClose } from "../../exec/compat.ts";
+import { DisconnectedError, ErrorCode, invalidRequest, RequestError } from "../../protocol/errors.ts";
+import type {
+  HandleServerRequest,
+  MethodName,
+  ParamsOf,
+  ResultOf,
+  ServerNotification,
+} from "../../protocol/methods.ts";
 import { type HandshakeOptions, performHandshake, type ServerInfo } from "../rpc/handshake.ts";
 import type { ChannelClose, OpenChannel, RpcChannel, RpcChannelEvents } from "../rpc/rpc-channel.ts";
 import { FinalAcks } from "./final-acks.ts";
 import { Heartbeat } from "./heartbeat.ts";
-import { type ReconnectPolicy, retryUntilResponse, retryUntilResumed } from "./reconnect-policy.ts";
+import {
+  isPermanent,
+  isUnauthorized,
+  type ReconnectPolicy,
+  retryUntilResponse,
+  retryUntilResumed,
+} from "./reconnect-policy.ts";
 
 export interface SessionOptions {
   connect: OpenChannel;
@@ -24,12 +36,17 @@ export interface SessionOptions {
 
 export interface SessionEvents {
   onNotification(notification: ServerNotification): void;
+  /** Absent: requests of the server are rejected as unknown. */
+  readonly onRequest?: HandleServerRequest | undefined;
   /** Called when the connection is lost and the client reconnects. */
   onDisconnect(reason: string | null): void;
   /** Called when a new connection has resumed the session, before waiting calls are sent again. */
   onResumed(): void;
-  /** Called when the session is lost: every call fails from now on. */
-  onFailed(error: DisconnectedError): void;
+  /**
+   * Called when the session is lost: every call of this session fails from now on. `canReopen` is false if the client
+   * must not open another session.
+   */
+  onFailed(error: DisconnectedError, canReopen: boolean): void;
 }
 
 export interface SessionCallOptions<M extends MethodName> {
@@ -44,17 +61,40 @@ export interface SessionCallOptions<M extends MethodName> {
   resend?: ResendPolicy;
   /** Called before the call is sent again; may return other params. */
   onResend?: () => ParamsOf<M> | undefined;
+  /**
+   * Rejects with an UnsentCallError if the session is lost and no server has executed the call, so that the caller can
+   * make it in a new session. Default: false, rejects with a DisconnectedError.
+   */
+  isMovable?: boolean;
 }
 
 export type ResendPolicy = "always" | "sameServer" | "unsent";
 
+/** The rejection of a movable call of a lost session. No server has executed the call. `loss` is the reason. */
+export class UnsentCallError extends Error {
+  override readonly name = "UnsentCallError";
+  readonly loss: DisconnectedError;
+
+  constructor(loss: DisconnectedError) {
+    super(loss.message, { cause: loss });
+    this.loss = loss;
+  }
+}
+
 type State = { type: "up"; channel: RpcChannel } | { type: "recovering" } | { type: "down"; error: DisconnectedError };
+
+/**
+ * How a session ended. `final`: the client must not open another session. `forgotten`: the server
+ * does not have the session. `unreachable`: the deadline of the reconnect passed.
+ */
+type SessionLoss = "final" | "forgotten" | "unreachable";
 
 interface PendingCall {
   /** Channel of the call; null while it waits for a connection. */
   channel: RpcChannel | null;
   wasSent: boolean;
   readonly resend: ResendPolicy;
+  readonly isMovable: boolean;
   send(channel: RpcChannel): void;
   reject(reason: unknown): void;
 }
@@ -99,6 +139,10 @@ export class ReconnectingSession {
     return this.#server;
   }
 
+  get isConnected(): boolean {
+    return this.#state.type === "up";
+  }
+
   get isDisconnected(): boolean {
     return this.#state.type === "down";
   }
@@ -108,8 +152,10 @@ export class ReconnectingSession {
     params: ParamsOf<M>,
     options: SessionCallOptions<M> = {},
   ): Promise<ResultOf<M>> {
-    if (this.#state.type === "down") return Promise.reject(this.#state.error);
     if (options.signal?.aborted) return Promise.reject(options.signal.reason);
+    const { isMovable = false } = options;
+    if (this.#state.type === "down")
+      return Promise.reject(isMovable ? new UnsentCallError(this.#state.error) : this.#state.error);
     const { promise, resolve, reject } = Promise.withResolvers<ResultOf<M>>();
     const { signal, timeoutMs } = options;
     let isFirst = true;
@@ -117,6 +163,7 @@ export class ReconnectingSession {
       channel: null,
       wasSent: false,
       resend: options.resend ?? "always",
+      isMovable,
       send: (channel) => {
         const current = isFirst ? params : (options.onResend?.() ?? params);
         isFirst = false;
@@ -200,7 +247,7 @@ export class ReconnectingSession {
 
   close(reason = "the client was closed"): void {
     const channel = this.#state.type === "up" ? this.#state.channel : null;
-    this.#fail(new DisconnectedError(reason));
+    this.#fail(new DisconnectedError(reason), "final");
     channel?.close();
   }
 
@@ -215,8 +262,16 @@ export class ReconnectingSession {
     const events: RpcChannelEvents = {
       trace: this.#options.trace,
       onNotification: (notification) => {
+        // The processes of a later session may have the same ids.
+        if (this.isDisconnected) return;
         this.#heartbeat?.onActivity();
         this.#listener.onNotification(notification);
+      },
+      onRequest: async (request, requestSignal) => {
+        const { onRequest } = this.#listener;
+        if (this.isDisconnected || !onRequest) throw invalidRequest(`unknown method: ${request.method}`);
+        this.#heartbeat?.onActivity();
+        return onRequest(request, requestSignal);
       },
       onClosed: (end) => {
         if (opened.channel) this.#onClosed(opened.channel, end);
@@ -263,20 +318,19 @@ export class ReconnectingSession {
     const { reconnect } = this.#options;
     const { sessionId } = this.#server;
     // A client that was taken over does not reconnect: the two would take the session from each other forever.
-    if (!reconnect || !end.recoverable || sessionId === null || isTakeoverClose(end.reason)) {
-      this.#fail(error);
+    if (!reconnect || !end.recoverable || isTakeoverClose(end.reason) || isAccessEnd(end.reason)) {
+      this.#fail(error, "final");
+      return;
+    }
+    if (sessionId === null) {
+      this.#fail(error, "forgotten");
       return;
     }
     this.#state = { type: "recovering" };
     for (const pending of [...this.#pending]) {
       if (pending.channel !== channel) continue;
       pending.channel = null;
-      if (pending.resend === "unsent")
-        pending.reject(
-          new DisconnectedError(
-            `${end.reason ?? "connection lost"} before the response arrived; the request may have been executed`,
-          ),
-        );
+      if (pending.resend === "unsent") pending.reject(mayBeExecutedError(end.reason));
     }
     this.#listener.onDisconnect(end.reason);
     // Never rejects: it ends with a new connection or with a failed session.
@@ -301,7 +355,7 @@ export class ReconnectingSession {
       }
       this.#adopt(connected);
     } catch (cause) {
-      this.#fail(new DisconnectedError(resumeFailure(lossReason, cause), { cause }));
+      this.#fail(new DisconnectedError(resumeFailure(lossReason, cause), { cause }), resumeLoss(cause));
       return;
     }
     if (this.#state.type !== "up") return;
@@ -331,13 +385,19 @@ export class ReconnectingSession {
     pending.send(channel);
   }
 
-  #fail(error: DisconnectedError): void {
+  #fail(error: DisconnectedError, loss: SessionLoss): void {
     if (this.#state.type === "down") return;
     this.#state = { type: "down", error };
     this.#heartbeat?.stop();
     this.#ended.abort(error);
-    for (const pending of [...this.#pending]) pending.reject(error);
-    this.#listener.onFailed(error);
+    for (const pending of [...this.#pending]) {
+      // After the deadline of the reconnect, waiting calls fail; a new session gets later calls only.
+      if (pending.isMovable && !pending.wasSent && loss === "forgotten") pending.reject(new UnsentCallError(error));
+      else if (pending.resend === "sameServer" && pending.wasSent && loss !== "final")
+        pending.reject(mayBeExecutedError(error.lossReason, { cause: error }));
+      else pending.reject(error);
+    }
+    this.#listener.onFailed(error, loss !== "final");
   }
 
   /** A pending call keeps reading active: its response arrives after the paused output on the same connection. */
@@ -359,6 +419,18 @@ const UNKNOWN_SERVER: ServerInfo = {
   attachmentId: null,
   generation: null,
 };
+
+function mayBeExecutedError(reason: string | null, options?: ErrorOptions): DisconnectedError {
+  const text = `${reason ?? "connection lost"} before the response arrived; the request may have been executed`;
+  return new DisconnectedError(text, options);
+}
+
+function resumeLoss(cause: unknown): SessionLoss {
+  // Another client is attached to the session. The Codex server has no takeover and sends the same code.
+  const isOthers = cause instanceof RequestError && cause.code === ErrorCode.sessionAttached;
+  if (isUnauthorized(cause) || isOthers) return "final";
+  return isPermanent(cause) ? "forgotten" : "unreachable";
+}
 
 function resumeFailure(lossReason: string | null, cause: unknown): string {
   return `${lossReason || "connection lost"}; failed to resume exec-server session: ${errorMessage(cause)}`;

@@ -7,6 +7,7 @@ import type {
   TerminalSize,
   TerminateMode,
   TerminateResult,
+  TreeUsage,
   TtyState,
   WriteStatus,
 } from "../exec-process.ts";
@@ -61,6 +62,8 @@ export interface HostProcess extends ExecProcess {
 /** Starts processes for a server. */
 export interface HostBackend {
   start(params: StartParams): Promise<HostProcess>;
+  /** Resolves to the resource usage of live process trees, by the pid of the leader. Absent: the host reports none. */
+  usage?(): Promise<ReadonlyMap<number, TreeUsage>>;
   /** Degraded features of this host, one sentence each; empty if there are none. */
   degradedComponents(): string[];
   /** Terminates all processes: SIGTERM, grace period, SIGKILL, then escaped descendants. Idempotent. */

@@ -1,4 +1,4 @@
-import type { StartParams } from "../exec-process.ts";
+import type { SandboxScope, StartParams } from "../exec-process.ts";
 import type { HostProcess } from "./host-backend.ts";
 
 /** Owner of a persistent process, stored for the next server. */
@@ -28,6 +28,8 @@ export interface PersistentRecordWriter {
 export interface RestoredProcess extends PersistentSessionState, Pick<StartParams, "terminalQueries" | "recordInput"> {
   process: HostProcess;
   owner: PersistentOwner;
+  /** Shares the resources of its sandbox with later starts of the scope. Absent without a sandbox. */
+  joinSandboxScope?: ((scope: SandboxScope) => void) | undefined;
 }
 
 /**

@@ -3,6 +3,7 @@ import type { RetentionBudget } from "./retention-budget.ts";
 
 /** State of an event log that decides about backpressure. */
 export interface LogState {
+  /** The lossless cursors. */
   cursors: Iterable<EventCursor>;
   /** Bytes of all output so far. */
   totalBytes: number;
@@ -42,7 +43,6 @@ export class Backpressure {
     let isFull = false;
     let canResume = true;
     for (const cursor of cursors) {
-      if (!cursor.isLossless) continue;
       // Evicted output is not pinned, whatever the position of the cursor is.
       const pinnedBytes = Math.min(totalBytes - cursor.offset, bytesInLog);
       const pinnedChunks = Math.min(lastSeq - cursor.seq, chunksInLog);

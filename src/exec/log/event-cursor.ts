@@ -7,6 +7,8 @@ export interface CursorOptions {
   lossless?: boolean;
   /** Bytes beyond the retention that this cursor may pin before the process is paused. Default: 0. */
   extraBytes?: number | "unlimited";
+  /** The reader uses the output of an event only until it returns to the event loop or takes the next one. */
+  borrows?: boolean;
 }
 
 /** A reader's position in an event log. */
@@ -15,8 +17,9 @@ export class EventCursor {
   readonly #registry: Set<EventCursor>;
   #seq: number;
   #offset: number;
-  #isLossless: boolean;
+  readonly #isLossless: boolean;
   #isEnded = false;
+  readonly #borrows: boolean;
   readonly extraBytes: number | "unlimited";
 
   constructor(log: EventLog, registry: Set<EventCursor>, options: CursorOptions) {
@@ -24,7 +27,8 @@ export class EventCursor {
     this.#registry = registry;
     this.#seq = options.afterSeq ?? 0;
     this.#offset = log.offsetAt(this.#seq);
-    this.#isLossless = options.lossless ?? false;
+    this.#isLossless = options.lossless === true;
+    this.#borrows = options.borrows === true;
     this.extraBytes = options.extraBytes ?? 0;
   }
 
@@ -37,10 +41,6 @@ export class EventCursor {
     return this.#offset;
   }
 
-  get isLossless(): boolean {
-    return this.#isLossless;
-  }
-
   /** True after the cursor delivered `closed` or `failed`, or was closed. */
   get ended(): boolean {
     return this.#isEnded;
@@ -48,14 +48,14 @@ export class EventCursor {
 
   /** Output bytes in the next event; 0 if the next event is not output or does not exist yet. */
   get nextBytes(): number {
-    const event = this.#isEnded ? null : this.#log.eventAfter(this.#seq);
+    const event = this.#isEnded ? null : this.#log.eventAfter(this.#seq, true);
     return event?.type === "output" ? event.chunk.length : 0;
   }
 
   /** Consumes and returns the next event, or null if there is none yet. */
   next(): ExecEvent | null {
     if (this.#isEnded) return null;
-    const event = this.#log.eventAfter(this.#seq);
+    const event = this.#log.eventAfter(this.#seq, this.#borrows);
     if (event) {
       this.#consume(event);
       return event;
@@ -76,16 +76,13 @@ export class EventCursor {
     if (target <= this.#seq) return;
     this.#seq = target;
     this.#offset = this.#log.offsetAt(target);
-    if (this.#isLossless) this.#log.rebalance();
+    // A closed cursor pins nothing.
+    if (this.#isLossless && this.#registry.has(this)) this.#log.rebalance();
   }
 
   close(): void {
     this.#isEnded = true;
-    if (!this.#registry.delete(this)) return;
-    if (this.#isLossless) {
-      this.#isLossless = false;
-      this.#log.rebalance();
-    }
+    if (this.#registry.delete(this) && this.#isLossless) this.#log.rebalance();
   }
 
   #consume(event: ExecEvent): void {

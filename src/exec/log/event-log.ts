@@ -1,5 +1,6 @@
 import { type Clock, systemClock } from "../../async/clock.ts";
 import { Watch, type WatchReceiver } from "../../async/watch.ts";
+import { freeCopiedBuffer } from "../../base/free-buffer.ts";
 import type { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type {
   EventsOptions,
@@ -11,6 +12,7 @@ import type {
   ReadParams,
   ReadResult,
 } from "../exec-process.ts";
+import { EvictedModes } from "../terminal/evicted-modes.ts";
 import { Backpressure } from "./backpressure.ts";
 import { ChunkStore } from "./chunk-store.ts";
 import { type CursorOptions, EventCursor } from "./event-cursor.ts";
@@ -45,6 +47,8 @@ export interface EventLogOptions {
   /** Shared budget of the snapshot buffers. */
   snapshotBudget?: RetentionBudget | undefined;
   clock?: Clock | undefined;
+  /** The log owns the chunks that it receives, and frees their memory on eviction. Readers that keep a chunk prevent it. */
+  ownsChunks?: boolean | undefined;
   /** The log copies another log and must keep its sequence numbers: chunks are stored unsplit, however large. */
   isReplica?: boolean | undefined;
 }
@@ -62,6 +66,7 @@ export class EventLog {
   readonly #limits: EventLogLimits;
   readonly #clock: Clock;
   readonly #isReplica: boolean;
+  readonly #ownsChunks: boolean;
   readonly #budget: RetentionBudget | undefined;
   readonly #chunks = new ChunkStore();
   readonly #snapshots: SnapshotBuffers;
@@ -71,6 +76,9 @@ export class EventLog {
   readonly #wake = new Watch(0);
   readonly #listeners = new Set<() => void>();
   readonly #backpressure: Backpressure;
+  readonly #evictedModes = new EvictedModes();
+  /** Memory of the chunks that is charged to the budget. */
+  #chargedBytes = 0;
   #nextSeq = 1;
   #exit: (ExitStatus & { seq: number }) | null = null;
   #closedSeq: number | null = null;
@@ -91,6 +99,7 @@ export class EventLog {
     };
     this.#clock = options.clock ?? systemClock;
     this.#isReplica = options.isReplica ?? false;
+    this.#ownsChunks = options.ownsChunks ?? false;
     this.#budget = options.budget;
     this.#backpressure = new Backpressure(this.#limits, options.budget, (paused) => this.onBackpressure(paused));
     this.#startedAtMs = this.#clock.monotonic();
@@ -121,7 +130,7 @@ export class EventLog {
       this.#snapshots.get(stream).push(piece);
     }
     this.#snapshots.count();
-    this.#budget?.grow(chunk.length);
+    this.#charge();
     this.rebalance();
     this.#changed(nowMs);
     return isWhole ? "referenced" : "copied";
@@ -165,11 +174,13 @@ export class EventLog {
   dispose(): void {
     if (this.#isDisposed) return;
     this.#isDisposed = true;
-    const freedBytes = this.#chunks.clear();
-    this.#budget?.shrink(freedBytes);
+    const free = this.#chunks.clear();
+    this.#budget?.shrink(this.#chargedBytes);
+    this.#chargedBytes = 0;
     this.#budget?.leave(this);
     for (const cursor of [...this.#cursors, ...this.#lossyCursors]) cursor.close();
     this.#snapshots.dispose();
+    for (const chunk of free) this.#free(chunk);
   }
 
   // ---- state
@@ -203,11 +214,18 @@ export class EventLog {
     return this.#chunks.retainedBytes;
   }
 
+  /** Memory of the retained output, as charged to the budget. */
+  get chargedBytes(): number {
+    return this.#chargedBytes;
+  }
+
   get lastEventAtMs(): number {
     return this.#lastEventAtMs;
   }
 
   headTail(stream: OutputStream): HeadTailBuffer {
+    // The caller gets blocks of the buffer, which may be chunks.
+    this.#chunks.lendThrough(this.#nextSeq - 1);
     return this.#snapshots.get(stream);
   }
 
@@ -245,9 +263,16 @@ export class EventLog {
    * Like `read`, but waits up to `waitMs` for a new event. Rejects if the signal in `params` aborts; an abort of
    * `disconnected` only ends the wait.
    */
-  async readWaiting(params: ReadParams, disconnected?: AbortSignal): Promise<ReadResult> {
+  async readWaiting(
+    params: ReadParams,
+    disconnected?: AbortSignal,
+    acquireWait: () => () => void = () => () => undefined,
+  ): Promise<ReadResult> {
     const { afterSeq = 0, waitMs = 0, signal = disconnected } = params;
-    if (waitMs > 0 && !this.#hasNewEvents(afterSeq)) await this.nextChange({ timeoutMs: waitMs, signal });
+    if (waitMs > 0 && !this.#hasNewEvents(afterSeq)) {
+      const release = acquireWait();
+      await this.nextChange({ timeoutMs: waitMs, signal }).finally(release);
+    }
     params.signal?.throwIfAborted();
     return this.read(params);
   }
@@ -265,7 +290,7 @@ export class EventLog {
       };
       const stop = this.listen(done);
       const timer = timeoutMs === undefined ? null : this.#clock.after(timeoutMs, done, { keepAlive: false });
-      signal?.addEventListener("abort", done, { once: true });
+      signal?.addEventListener("abort", done);
     });
   }
 
@@ -289,17 +314,11 @@ export class EventLog {
   async *events(options: EventsOptions = {}): AsyncGenerator<ExecEvent, void, undefined> {
     const cursor = this.cursor({ afterSeq: options.afterSeq ?? 0, lossless: options.lossless ?? false });
     try {
-      for (;;) {
+      while (!cursor.ended) {
         options.signal?.throwIfAborted();
         const event = cursor.next();
-        if (event) {
-          yield event;
-          if (event.type === "closed" || event.type === "failed") return;
-        } else if (cursor.ended) {
-          return;
-        } else {
-          await this.nextChange({ signal: options.signal });
-        }
+        if (event) yield event;
+        else if (!cursor.ended) await this.nextChange({ signal: options.signal });
       }
     } finally {
       cursor.close();
@@ -308,8 +327,8 @@ export class EventLog {
 
   // ---- cursors and budget
 
-  /** Returns the event after `seq`, or null if there is none yet. */
-  eventAfter(seq: number): ExecEvent | null {
+  /** Returns the event after `seq`, or null if there is none yet. If the reader `borrows` it, its output is valid briefly. */
+  eventAfter(seq: number, borrows = false): ExecEvent | null {
     const gap = this.#gapAfter(seq);
     const exit = this.#exit;
     if (gap) {
@@ -324,7 +343,7 @@ export class EventLog {
         bytes: this.#chunks.evictedBytesThrough(seq, toSeq),
       };
     }
-    const chunk = this.#chunks.firstAfter(seq);
+    const chunk = this.#chunks.firstAfter(seq, borrows);
     if (exit && exit.seq > seq && !(chunk && chunk.seq < exit.seq)) return { type: "exited", ...exit };
     if (chunk) {
       const entryGap = this.#chunks.gapAt(chunk);
@@ -334,6 +353,11 @@ export class EventLog {
     }
     if (this.#closedSeq !== null && this.#closedSeq > seq) return { type: "closed", seq: this.#closedSeq };
     return null;
+  }
+
+  /** Returns output that sets the terminal modes of the evicted output; it belongs before the retained output. */
+  evictedModes(): Uint8Array {
+    return this.#evictedModes.toOutput();
   }
 
   /** Returns the bytes of output up to and including `seq`, as far as the log remembers. */
@@ -355,15 +379,30 @@ export class EventLog {
   /** Evicts the oldest unpinned output until at most `maxBytes` remain. */
   evictTo(maxBytes = this.#retention): void {
     const chunks = this.#chunks;
-    if (chunks.retainedBytes <= maxBytes && chunks.count <= this.#limits.retainedChunks) return;
-    const pinnedAfter = this.#pinnedAfterSeq();
-    let freed = 0;
+    let pinnedAfter: number | null = null;
     while (chunks.retainedBytes > maxBytes || chunks.count > this.#limits.retainedChunks) {
       const oldest = chunks.first();
+      pinnedAfter ??= this.#pinnedAfterSeq();
       if (!oldest || oldest.seq > pinnedAfter) break;
-      freed += chunks.evictFirst();
+      if (oldest.stream === "pty") this.#evictedModes.add(oldest.chunk);
+      const free = chunks.evictFirst();
+      if (free) this.#free(free);
     }
-    if (freed > 0) this.#budget?.shrink(freed);
+    this.#charge();
+  }
+
+  /** Adjusts the charge to the memory of the chunks. */
+  #charge(): void {
+    if (!this.#budget || this.#isDisposed) return;
+    const addedBytes = this.#chunks.memoryBytes - this.#chargedBytes;
+    this.#chargedBytes += addedBytes;
+    if (addedBytes > 0) this.#budget.grow(addedBytes);
+    else if (addedBytes < 0) this.#budget.shrink(-addedBytes);
+  }
+
+  /** Frees an evicted chunk at once: the garbage collector would let tens of MiB accumulate. */
+  #free(chunk: Uint8Array): void {
+    if (this.#ownsChunks && !this.#snapshots.refersTo(chunk)) freeCopiedBuffer(chunk);
   }
 
   #updatePressure(): void {
@@ -374,7 +413,7 @@ export class EventLog {
 
   #pinnedAfterSeq(): number {
     let lowest = Number.POSITIVE_INFINITY;
-    for (const cursor of this.#cursors) if (cursor.isLossless && cursor.seq < lowest) lowest = cursor.seq;
+    for (const cursor of this.#cursors) lowest = Math.min(lowest, cursor.seq);
     return lowest;
   }
 
@@ -391,7 +430,6 @@ export class EventLog {
   /** Cuts a read before the first gap after output; a gap directly after `afterSeq` becomes the gap of the read. */
   #upToGap(afterSeq: number, entries: OutputChunk[]): { chunks: OutputChunk[]; gap: Gap | null; entryGap: Gap | null } {
     let gap = this.#gapAfter(afterSeq);
-    if (!this.#chunks.hasGaps) return { chunks: entries, gap, entryGap: null };
     const chunks: OutputChunk[] = [];
     for (const entry of entries) {
       const entryGap = this.#chunks.gapAt(entry);

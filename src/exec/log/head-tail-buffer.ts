@@ -24,16 +24,11 @@ export class HeadTailBuffer {
 
   push(chunk: Uint8Array): void {
     this.totalBytes += chunk.length;
-    const headFree = this.#headBytes - this.#head.bytes;
-    if (headFree >= chunk.length) {
-      this.#head.push(chunk);
-      return;
-    }
-    if (headFree > 0) {
-      this.#head.push(chunk.subarray(0, headFree));
-      chunk = chunk.subarray(headFree);
-    }
-    this.#tail.push(chunk.length > this.#tailBytes ? chunk.subarray(chunk.length - this.#tailBytes) : chunk);
+    const toHead = Math.min(chunk.length, this.#headBytes - this.#head.bytes);
+    // Most chunks come when the head is full, and each view costs.
+    if (toHead > 0) this.#head.push(chunk.subarray(0, toHead));
+    const toTail = Math.min(chunk.length - toHead, this.#tailBytes);
+    this.#tail.push(toTail === chunk.length ? chunk : chunk.subarray(chunk.length - toTail));
     this.#tail.dropFrontBeyond(this.#tailBytes);
   }
 
@@ -46,15 +41,18 @@ export class HeadTailBuffer {
     return this.#head.bytes + this.#tail.bytes;
   }
 
+  /** Reports whether a block shares the memory of `chunk`. */
+  refersTo(chunk: Uint8Array): boolean {
+    return this.#head.refersTo(chunk) || this.#tail.refersTo(chunk);
+  }
+
   /** Lowers the limits to `bytes` in total, half for each end. */
   shrinkTo(bytes: number): void {
     const half = Math.ceil(bytes / 2);
     this.#tailBytes = Math.min(this.#tailBytes, half);
     this.#tail = toBlockList(this.tail());
-    if (this.#headBytes <= half) return;
-    this.#headBytes = half;
-    if (this.#head.bytes <= half) return;
-    this.#head = toBlockList(this.head().subarray(0, half));
+    this.#headBytes = Math.min(this.#headBytes, half);
+    this.#head = toBlockList(this.head().subarray(0, this.#headBytes));
   }
 
   head(): Uint8Array {
@@ -63,7 +61,7 @@ export class HeadTailBuffer {
 
   tail(): Uint8Array {
     const all = this.#tail.concat();
-    return all.length > this.#tailBytes ? all.subarray(all.length - this.#tailBytes) : all;
+    return all.subarray(Math.max(0, all.length - this.#tailBytes));
   }
 
   /** Returns head and tail joined, without a marker for omitted bytes. */
@@ -74,8 +72,7 @@ export class HeadTailBuffer {
 
 /** A byte queue made of blocks; only whole blocks are dropped at the front. */
 class BlockList {
-  #blocks: Uint8Array[] = [];
-  #first = 0;
+  readonly #blocks: Uint8Array[] = [];
   #open: { block: Uint8Array; used: number } | null = null;
   bytes = 0;
 
@@ -100,22 +97,20 @@ class BlockList {
   /** Drops whole blocks at the front while at least `bytes` remain. */
   dropFrontBeyond(bytes: number): void {
     for (;;) {
-      const front = this.#blocks[this.#first];
-      if (front === undefined || this.bytes - front.length < bytes) break;
+      const front = this.#blocks[0];
+      if (front === undefined || this.bytes - front.length < bytes) return;
       this.bytes -= front.length;
-      this.#blocks[this.#first] = EMPTY;
-      this.#first++;
-    }
-    if (this.#first > 64 && this.#first * 2 > this.#blocks.length) {
-      this.#blocks = this.#blocks.slice(this.#first);
-      this.#first = 0;
+      this.#blocks.shift();
     }
   }
 
+  refersTo(chunk: Uint8Array): boolean {
+    return this.#blocks.some(({ buffer }) => buffer === chunk.buffer);
+  }
+
   concat(): Uint8Array {
-    const parts = this.#blocks.slice(this.#first);
-    if (this.#open) parts.push(this.#open.block.subarray(0, this.#open.used));
-    return concatBytes(parts);
+    const open = this.#open ? [this.#open.block.subarray(0, this.#open.used)] : [];
+    return concatBytes([...this.#blocks, ...open]);
   }
 
   #openBlock(minBytes: number): { block: Uint8Array; used: number } {
@@ -139,5 +134,3 @@ function toBlockList(bytes: Uint8Array): BlockList {
   list.push(new Uint8Array(bytes));
   return list;
 }
-
-const EMPTY = new Uint8Array(0);

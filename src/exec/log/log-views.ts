@@ -40,5 +40,7 @@ export function toListing({ params, log, ...listed }: ListedProcess): ProcessLis
     exitCode: log.exit?.exitCode ?? null,
     signal: log.exit?.signal ?? null,
     outputBytes: log.totalBytes,
+    name: params?.name,
+    labels: params?.labels,
   };
 }

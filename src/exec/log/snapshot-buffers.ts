@@ -37,6 +37,12 @@ export class SnapshotBuffers implements Evictable {
     return buffer;
   }
 
+  /** Reports whether a buffer holds a reference to the memory of `chunk`. */
+  refersTo(chunk: Uint8Array): boolean {
+    for (const stream of this.#streams.values()) if (stream.refersTo(chunk)) return true;
+    return false;
+  }
+
   /** Recounts the retained bytes; call it after a push to a buffer. */
   count(): void {
     let bytes = 0;

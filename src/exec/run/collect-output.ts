@@ -1,6 +1,7 @@
 import { concatBytes } from "../../base/bytes.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type { CallOptions, ExecProcess, ExitStatus } from "../exec-process.ts";
+import { type InputData, toInputBytes } from "../options/input-bytes.ts";
 
 /** Default maximum of collected bytes per stream. */
 export const DEFAULT_MAX_OUTPUT_BYTES = 16 * 1024 * 1024;
@@ -15,7 +16,7 @@ export interface CollectedOutput<Output = string> {
 }
 
 export interface CollectOptions extends CallOptions {
-  input?: string | Uint8Array | undefined;
+  input?: InputData | undefined;
   /** Maximum bytes per stream; the rest is discarded and sets `truncated`. Default 16 MiB. */
   maxBytes?: number | undefined;
 }
@@ -60,9 +61,9 @@ export function decodeOutput<Rest>(
   return { ...collected, stdout: decode(collected.stdout), stderr: decode(collected.stderr) };
 }
 
-async function writeInput(process: ExecProcess, input: string | Uint8Array | undefined): Promise<void> {
+async function writeInput(process: ExecProcess, input: InputData | undefined): Promise<void> {
   if (input === undefined) return;
-  const bytes = typeof input === "string" ? new TextEncoder().encode(input) : input;
+  const bytes = toInputBytes(input);
   // Does not wait for the write: a server that cannot close stdin rejects before anything waits for end of file.
   const writing = bytes.length > 0 ? process.write(bytes) : null;
   await Promise.all([writing, process.closeStdin()]);

@@ -1,4 +1,7 @@
 import type { ExecProcess } from "../exec-process.ts";
+import { checkInputData, type InputData } from "../options/input-bytes.ts";
+import { checkOptions } from "../options/option-schema.ts";
+import { communicateOptions } from "../options/process-options.ts";
 import { type CollectedOutput, type CollectOptions, collectOutput, decodeOutput } from "./collect-output.ts";
 
 export interface CommunicateResult extends CollectedOutput {
@@ -16,9 +19,11 @@ export interface CommunicateResult extends CollectedOutput {
  */
 export async function communicate(
   process: ExecProcess,
-  input: string | Uint8Array = "",
+  input: InputData = "",
   options: Omit<CollectOptions, "input"> = {},
 ): Promise<CommunicateResult> {
+  checkInputData("communicate", "input", input);
+  checkOptions("communicate", options, communicateOptions);
   const { exit, ...output } = decodeOutput(await collectOutput(process, { ...options, input }));
   return { ...output, exitCode: exit.exitCode, signal: exit.signal };
 }

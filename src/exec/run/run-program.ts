@@ -3,6 +3,9 @@ import { TimeoutError } from "../../async/deadline.ts";
 import { DEFAULT_ENV_POLICY, filterSecrets } from "../backend/secret-filter.ts";
 import { toCallError } from "../call-error.ts";
 import type { EnvPolicy, ExecBackend, ExitReason, StartParams, TerminalSize } from "../exec-process.ts";
+import type { InputData } from "../options/input-bytes.ts";
+import { checkArgument, checkOptions } from "../options/option-schema.ts";
+import { argvKind, runOptions } from "../options/process-options.ts";
 import { abortableStart } from "./abortable-start.ts";
 import { type CollectedOutput, collectOutput, decodeOutput } from "./collect-output.ts";
 
@@ -17,7 +20,7 @@ export interface RunOptions {
   /** Default: all variables of the host, except names and values that look like secrets. */
   envPolicy?: EnvPolicy | null;
   /** Written to stdin, which is then closed. Without it, stdin is empty. */
-  input?: string | Uint8Array;
+  input?: InputData;
   /**
    * Terminates the command this long after the call; the result has `timedOut`. If it has not started by then, the
    * call rejects.
@@ -32,6 +35,10 @@ export interface RunOptions {
   /** Terminates the command and rejects with the signal's reason. */
   signal?: AbortSignal;
   processId?: string;
+  /** Name of the process, unique among the live processes of the principal: `[a-z0-9][a-z0-9._-]{0,62}`. */
+  name?: string | undefined;
+  /** Labels of the process, for lists and filters. At most 32. */
+  labels?: Record<string, string> | undefined;
   clock?: Clock;
 }
 
@@ -65,6 +72,8 @@ export async function run(
   argv: string[],
   options: RunOptions = {},
 ): Promise<RunResult | RunResult<Uint8Array>> {
+  checkArgument("run", "argv", argv, argvKind);
+  checkOptions("run", options, runOptions);
   const result = await runToExit(backend, argv, options);
   return options.encoding === "buffer" ? result : decodeOutput(result);
 }
@@ -126,7 +135,7 @@ let lastRun = 0;
 
 /** Builds the start parameters with defaults for id, directory and environment. */
 export function toStartParams(backend: ExecBackend, argv: string[], options: RunOptions): StartParams {
-  const { env = {}, envPolicy = DEFAULT_ENV_POLICY, tty = false, size, timeoutMs, input } = options;
+  const { env = {}, envPolicy = DEFAULT_ENV_POLICY, tty = false, size, timeoutMs, input, name, labels } = options;
   return {
     // Unique among the runs of this process; a session belongs to one client, so that is enough.
     processId: options.processId ?? `run-${++lastRun}-${Math.random().toString(36).slice(2, 10)}`,
@@ -138,6 +147,8 @@ export function toStartParams(backend: ExecBackend, argv: string[], options: Run
     size,
     pipeStdin: input !== undefined,
     timeoutMs,
+    name,
+    labels,
   };
 }
 

@@ -104,7 +104,7 @@ export class TerminalResponder {
     terminal.resize(this.#deps.size());
     // After a gap the previous screen content is invalid.
     if (hasGap) terminal.reset();
-    if (past.length > 0) await terminal.write(past);
+    await terminal.write(past);
     this.#replies = [];
     await terminal.write(present);
     const replies = this.#replies;

@@ -3,6 +3,8 @@ import { TimeoutError } from "../../async/deadline.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import { withCallErrors } from "../call-error.ts";
 import type { ExecProcess, OutputStream } from "../exec-process.ts";
+import { checkArgument, checkOptions } from "../options/option-schema.ts";
+import { patternKind, waitForOptions } from "../options/process-options.ts";
 
 /** Maximum characters of a match that precede the chunk which completes it. */
 const WINDOW_CHARS = 64 * 1024;
@@ -37,6 +39,8 @@ export function waitFor(process: ExecProcess, pattern: RegExp | string, options:
 }
 
 async function firstMatch(process: ExecProcess, pattern: RegExp | string, options: WaitForOptions): Promise<Match> {
+  checkArgument("waitFor", "pattern", pattern, patternKind);
+  checkOptions("waitFor", options, waitForOptions);
   const { stream, afterSeq = 0, timeoutMs, clock = systemClock } = options;
   const what = `${String(pattern)} in the output of process ${process.processId}`;
   const ending = new AbortController();

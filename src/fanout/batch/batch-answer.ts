@@ -40,7 +40,7 @@ export async function classifyBatchResult(
     },
   });
   for (const answerItem of answer.items) {
-    if (tool.settled) break;
+    if (tool.isFinished) break;
     if (answerItem.type === "message" && answerItem.refusal === null) await tool.reportFromText(answerItem.text);
     if (answerItem.type !== "functionCall" || answerItem.name !== REPORT_TOOL_NAME) continue;
     const args = parseToolArguments(answerItem.name, answerItem.arguments);

@@ -35,11 +35,11 @@ export interface BatchGroupLimits {
   rows: number;
   bytes: number;
   /** Maximum number of batch groups at the provider. */
-  parts: number;
+  groups: number;
 }
 
 /** Below the provider limits (50,000 requests, 200 MB), so that an upload is fast and a failure affects few rows. */
-const DEFAULT_GROUP_LIMITS: BatchGroupLimits = { rows: 20_000, bytes: 100_000_000, parts: 8 };
+const DEFAULT_GROUP_LIMITS: BatchGroupLimits = { rows: 20_000, bytes: 100_000_000, groups: 8 };
 
 /** First poll interval of open batches. Most batches take minutes to hours; batches of a few rows take seconds. */
 const FIRST_POLL_INTERVAL_MS = 500;
@@ -68,7 +68,7 @@ export class BatchRun {
   #probeItemId: string | null = null;
   /** Ids of batch groups that this process created and has not submitted yet. */
   #unsubmitted = new Set<string>();
-  #submitted = { parts: 0, rows: 0, answered: 0 };
+  #submitted = { groups: 0, rows: 0, answered: 0 };
 
   constructor(options: BatchRunOptions) {
     this.#options = options;
@@ -77,8 +77,8 @@ export class BatchRun {
   }
 
   /** Rows at the provider; null if there are none. */
-  get submittedRows(): { parts: number; rows: number; answered: number } | null {
-    return this.#submitted.parts === 0 ? null : this.#submitted;
+  get submittedRows(): { groups: number; rows: number; answered: number } | null {
+    return this.#submitted.groups === 0 ? null : this.#submitted;
   }
 
   /**
@@ -121,7 +121,7 @@ export class BatchRun {
   async #openGroups(): Promise<BatchGroup[]> {
     const open = (await this.#options.ledger.batches.groups()).filter((group) => group.state !== "done");
     const sum = (field: "rows" | "answered") => open.reduce((total, group) => total + group[field], 0);
-    this.#submitted = { parts: open.length, rows: sum("rows"), answered: sum("answered") };
+    this.#submitted = { groups: open.length, rows: sum("rows"), answered: sum("answered") };
     return open;
   }
 
@@ -137,7 +137,7 @@ export class BatchRun {
       if (!(await this.#hasResult(first))) return true;
       const open = await this.#openGroups();
       const rowsAtProvider = this.#submitted.rows;
-      if (open.length >= this.#limits.parts) return true;
+      if (open.length >= this.#limits.groups) return true;
       const affordable = (await this.#options.affordableRows?.(rowsAtProvider)) ?? Number.POSITIVE_INFINITY;
       if (affordable < 1) {
         // While rows are at the provider, the run waits, because they may cost less than estimated.
@@ -192,7 +192,9 @@ export class BatchRun {
     if (state === "assigned") {
       const expectedFile = { name: fileName(group), sinceMs: group.createdAtMs, rows: group.rows };
       const isNew = this.#unsubmitted.delete(group.id);
-      fileId = (await api.findFile({ ...expectedFile, isNew }, signal)) ?? (await this.#upload(group));
+      const usedIds = new Set((await ledger.batches.groups()).flatMap((other) => other.fileId ?? []));
+      fileId = (await api.findFile({ ...expectedFile, isNew, usedIds }, signal)) ?? (await this.#upload(group));
+      if (fileId === null) return ledger.batches.finish(group.id, "no row of the batch group could be read");
       await ledger.batches.update(group.id, { state: "uploaded", fileId });
       state = "uploaded";
     }
@@ -213,10 +215,12 @@ export class BatchRun {
     await this.#applyResults(group, batch);
   }
 
-  async #upload(group: BatchGroup): Promise<string> {
+  /** Uploads the file of a batch group. Returns null if all its rows are unreadable; single calls report why. */
+  async #upload(group: BatchGroup): Promise<string | null> {
     const { api, ledger, directory } = this.#options;
     const rows = ledger.batches.rows(group.id);
     await using file = await writeBatchFile(directory, api, this.#batchTask, rows);
+    if ((await file.handle.stat()).size === 0) return null;
     return await api.upload(fileName(group), file.path, this.#signal);
   }
 

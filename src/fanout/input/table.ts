@@ -5,7 +5,7 @@ import { createGunzip } from "node:zlib";
 import { errorMessage } from "../../base/error-message.ts";
 import { parseLosslessJson } from "../../base/lossless-json.ts";
 import { isObject } from "../../base/type-guards.ts";
-import { InputError, type Row } from "../job.ts";
+import { InputError, type Row, rowIdFromIndex } from "../job.ts";
 import { jsonElements } from "./json-objects.ts";
 
 export const TABLE_FORMATS = ["csv", "tsv", "jsonl", "json"] as const;
@@ -87,6 +87,9 @@ export function openTable(
   return new DelimitedTable(text, format, name, skipped, options.delimiter);
 }
 
+/** Delimiters that a table may have instead of the one of its format. */
+const DELIMITERS = [";", "\t", "|", ","];
+
 class DelimitedTable implements Table {
   headers: readonly string[] = [];
   readonly skipped: BadRowPolicy;
@@ -94,6 +97,7 @@ class DelimitedTable implements Table {
   #format: "csv" | "tsv";
   #name: string;
   #delimiter: string;
+  #isDelimiterGiven: boolean;
 
   constructor(
     text: AsyncIterable<string>,
@@ -106,6 +110,7 @@ class DelimitedTable implements Table {
     this.#format = format;
     this.#name = name;
     this.skipped = skipped;
+    this.#isDelimiterGiven = delimiter !== undefined;
     this.#delimiter = delimiter ?? (format === "tsv" ? "\t" : ",");
   }
 
@@ -114,6 +119,7 @@ class DelimitedTable implements Table {
     for await (const record of this.#records()) {
       recordNumber++;
       if (recordNumber === 1) {
+        this.#checkDelimiter(record);
         this.headers = checkHeaders(record, this.#format);
         continue;
       }
@@ -122,6 +128,8 @@ class DelimitedTable implements Table {
         this.skipped.refuse(
           new InputError(
             `${this.#format} row ${recordNumber} has ${record.length} fields but header has ${this.headers.length}`,
+            // Codex counts the header as row 1.
+            { hint: `row 1 is the header, so this is ${rowIdFromIndex(recordNumber - 2)}` },
           ),
         );
         continue;
@@ -129,6 +137,18 @@ class DelimitedTable implements Table {
       yield Object.fromEntries(this.headers.map((header, index) => [header, record[index] ?? ""]));
     }
     if (recordNumber === 0) throw new InputError(`${this.#format} input must include a header row`);
+  }
+
+  /** Rejects a header of one column that contains another delimiter, unless the user named the delimiter. */
+  #checkDelimiter(header: readonly string[]): void {
+    if (this.#isDelimiterGiven || header.length !== 1) return;
+    const other = DELIMITERS.find((delimiter) => delimiter !== this.#delimiter && header[0]?.includes(delimiter));
+    if (other === undefined) return;
+    const shown = other === "\t" ? "tab" : `'${other}'`;
+    throw new InputError(
+      `${this.#format} input ${this.#name} has one column, \`${header[0]}\`; its fields seem to be separated by ${shown}`,
+      { hint: `read it with --delimiter ${shown}, or with --delimiter '${this.#delimiter}' if it has one column` },
+    );
   }
 
   async *#records(): AsyncGenerator<string[], void, undefined> {
@@ -216,8 +236,10 @@ async function* decodeText(
   encoding: string,
 ): AsyncGenerator<string, void, undefined> {
   const decoder = new TextDecoder(encoding, { fatal: true });
+  let beginning: Uint8Array | null = null;
   try {
     for await (const chunk of bytes) {
+      beginning ??= chunk.subarray(0, 2);
       const text = decoder.decode(chunk, { stream: true });
       if (text !== "") yield text;
     }
@@ -227,11 +249,15 @@ async function* decodeText(
     if (!(error instanceof TypeError)) throw error;
     throw new InputError(
       `failed to read ${format} input ${name}: stream did not contain valid ${encoding.toUpperCase()}`,
-      {
-        cause: error,
-      },
+      { cause: error, hint: `read it with --encoding ${guessEncoding(beginning)}` },
     );
   }
+}
+
+/** Guesses the encoding of text that is not UTF-8: UTF-16 by its byte order mark, else Latin-1 as of spreadsheets. */
+function guessEncoding(beginning: Uint8Array | null): string {
+  if (beginning?.[0] === 0xff && beginning[1] === 0xfe) return "utf-16le";
+  return beginning?.[0] === 0xfe && beginning[1] === 0xff ? "utf-16be" : "windows-1252";
 }
 
 async function* lines(text: AsyncIterable<string>): AsyncGenerator<string, void, undefined> {

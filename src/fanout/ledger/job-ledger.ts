@@ -137,7 +137,7 @@ export interface JobLedger extends AsyncDisposable {
    * Leases up to `limit` due rows in table order and marks them as running. Returns none unless the job is running, and
    * no more than the budget in the settings allows.
    */
-  claim(limit: number): Promise<ItemLease[]>;
+  lease(limit: number): Promise<ItemLease[]>;
   /** Reports whether no row is left to execute, in any process. */
   isDone(): Promise<boolean>;
   /** Returns the time at which the next row in backoff is due, or null if there is none. */

@@ -8,6 +8,7 @@ import type { DirectoryJudge, OutputFile } from "../../files/output-file.ts";
 import { costInUsd, type Price } from "../cost/price-table.ts";
 import { InputError, type ItemRecord, type JobRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
+import { csvLine } from "./csv-line.ts";
 import { STDOUT, type WriteTableOptions, writeTable } from "./write-table.ts";
 
 export interface ExportOptions {
@@ -59,6 +60,16 @@ export async function exportResults(
   const columns = outputColumns(job.headers, resultKeys, options.costs ? COST_COLUMNS : []);
   const delimiter = format === "tsv" ? "\t" : ",";
   return writeTable(file, columns, { ...options, delimiter }, tableRows(ledger, job, resultKeys, options));
+}
+
+/** Returns rows as text, as `exportResults` writes them. The part that starts with the first row has the header. */
+export function formatResults(job: JobRecord, items: readonly ItemRecord[], format: "csv" | "jsonl"): string {
+  if (format === "jsonl") {
+    const names = freeNames(OBJECT_COLUMNS, job.headers);
+    return items.map((item) => `${jsonRow(job, item, names)}\n`).join("");
+  }
+  const header = items[0]?.rowIndex === 0 ? csvLine(outputColumns(job.headers, [], [])) : "";
+  return header + items.map((item) => csvLine(tableRow(job, item))).join("");
 }
 
 function outputFormat(file: string): "csv" | "tsv" | "jsonl" {
@@ -135,12 +146,15 @@ async function* tableRows(
   for await (const item of ledger.items()) {
     const result = resultKeys.length > 0 ? parseResult(item) : {};
     yield [
-      ...inputCells(job, item),
-      ...Object.values(OUTPUT_COLUMNS).map((value) => cellText(value(item, job))),
+      ...tableRow(job, item),
       ...(costs ? costCells(item, costs.price).map(cellText) : []),
       ...resultKeys.map((key) => (Object.hasOwn(result, key) ? cellText(result[key]) : "")),
     ];
   }
+}
+
+function tableRow(job: JobRecord, item: ItemRecord): string[] {
+  return [...inputCells(job, item), ...Object.values(OUTPUT_COLUMNS).map((value) => cellText(value(item, job)))];
 }
 
 /** Yields each row as one JSON object: its cells unchanged, the output columns, and the reported result. */
@@ -150,22 +164,29 @@ async function* jsonRows(
   { costs }: ExportOptions,
 ): AsyncGenerator<string[], void, undefined> {
   const names = freeNames([...OBJECT_COLUMNS, ...(costs ? COST_COLUMNS : [])], job.headers);
-  for await (const item of ledger.items()) {
-    const values = [
-      job.id,
-      item.itemId,
-      item.rowIndex,
-      item.sourceId,
-      item.status,
-      item.attempts,
-      item.errorClass,
-      item.error,
-      item.result === null ? null : parseLosslessJson(item.result),
-      ...(costs ? costCells(item, costs.price) : []),
-    ];
-    const own = names.map((name, index) => [name, values[index]]);
-    yield [JSON.stringify({ ...item.row, ...Object.fromEntries(own) })];
-  }
+  for await (const item of ledger.items()) yield [jsonRow(job, item, names, costs ? costCells(item, costs.price) : [])];
+}
+
+function jsonRow(
+  job: JobRecord,
+  item: ItemRecord,
+  names: readonly string[],
+  extra: readonly (number | null)[] = [],
+): string {
+  const values = [
+    job.id,
+    item.itemId,
+    item.rowIndex,
+    item.sourceId,
+    item.status,
+    item.attempts,
+    item.errorClass,
+    item.error,
+    item.result === null ? null : parseLosslessJson(item.result),
+    ...extra,
+  ];
+  const own = names.map((name, index) => [name, values[index]]);
+  return JSON.stringify({ ...item.row, ...Object.fromEntries(own) });
 }
 
 const OBJECT_COLUMNS = [
@@ -198,7 +219,8 @@ function inputCells(job: JobRecord, item: ItemRecord): string[] {
   return job.headers.map((header) => (Object.hasOwn(item.row, header) ? cellText(item.row[header]) : ""));
 }
 
-function cellText(value: unknown): string {
+/** Returns a cell as text: strings as they are, other values as JSON. */
+export function cellText(value: unknown): string {
   if (value === null || value === undefined) return "";
   return typeof value === "string" ? value : JSON.stringify(value);
 }

@@ -1,6 +1,6 @@
 import { type TokenUsage, usageFields } from "../../agent/token-usage.ts";
 import { costInUsd, formatUsdExact, type Price } from "../cost/price-table.ts";
-import type { AttemptRecord, ItemRecord, TranscriptEntry } from "../job.ts";
+import { type AttemptRecord, type ItemRecord, rowNumber, type TranscriptEntry } from "../job.ts";
 
 /** A row with its attempts and prompt. */
 export interface ItemDetails {
@@ -14,7 +14,7 @@ export interface ItemDetails {
 /** Formats a row for users. */
 export function itemReport({ item, attempts, prompt, price }: ItemDetails): string {
   const lines = [
-    `item      ${item.itemId} (row ${item.rowIndex})`,
+    `item      ${item.itemId} (row ${rowNumber(item.rowIndex)})`,
     `status    ${item.status}, ${item.attempts} attempts`,
   ];
   if (item.error !== null) lines.push(`error     ${item.errorClass}: ${item.error}`);

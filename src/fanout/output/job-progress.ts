@@ -1,4 +1,5 @@
 import { type TokenUsage, totalTokens } from "../../agent/token-usage.ts";
+import { formatAge } from "../../base/text/format-age.ts";
 import { formatUsdExact } from "../cost/price-table.ts";
 import type { JobCounts } from "../job.ts";
 
@@ -17,7 +18,7 @@ export interface JobProgress {
   /** Whether the table is still being read, so that more rows follow. */
   isReading?: boolean | undefined;
   /** Rows in batches at the provider, and how many of them it has processed; null: none. */
-  batches?: { parts: number; rows: number; answered: number } | null | undefined;
+  batches?: { groups: number; rows: number; answered: number } | null | undefined;
   /** Remaining pause of requests. */
   pausedMs: number;
 }
@@ -41,41 +42,76 @@ export class RateMeter {
   }
 }
 
-/**
- * Formats `job 1a2b3c4d [####----] 50 of 100 rows (50%), 1 failed, 16 running, 34 waiting, 12.5 rows/s, 4s left, 8.1k
- * tokens`, padded to the given width. A narrow terminal cuts the end, so the most important values come first.
- */
-export function formatProgress(progress: JobProgress, columns: number): string {
-  const { counts, apiOutage } = progress;
-  const done = counts.completed + counts.failed;
-  const percent = counts.total === 0 ? 100 : Math.floor((done * 100) / counts.total);
-  const parts = [
-    progress.isReading
-      ? `${done} of more than ${counts.total} rows (the table is being read)`
-      : `${done} of ${counts.total} rows (${percent}%)`,
-  ];
-  if (apiOutage) parts.push(`no answer from the API for ${durationText(apiOutage.seconds)} (${apiOutage.reason})`);
-  if (counts.failed > 0) parts.push(`${counts.failed} failed`);
-  parts.push(`${counts.running} running`, `${counts.pending} waiting`);
-  const { batches } = progress;
-  if (batches) {
-    const name = batches.parts === 1 ? "1 batch" : `${batches.parts} batches`;
-    parts.push(`${batches.rows} of them in ${name} (${batches.answered} answered)`);
-  }
-  if (progress.ratePerSecond > 0) parts.push(`${progress.ratePerSecond.toFixed(1)} rows/s`);
-  if (progress.etaSeconds !== null && !progress.isReading) parts.push(`${durationText(progress.etaSeconds)} left`);
-  parts.push(formatUsage(counts.usage, progress.costUsd));
-  if (progress.width < progress.maxWidth) {
-    parts.push(`${progress.width} of ${progress.maxWidth} slots open`);
-  }
-  if (progress.pausedMs > 0) parts.push(`paused for ${durationText(Math.ceil(progress.pausedMs / 1000))}`);
-  const head = `job ${progress.jobId.slice(0, 8)} [`;
-  const tail = `] ${parts.join(", ")}`;
-  const bar = Math.min(MAX_BAR_COLUMNS, Math.max(MIN_BAR_COLUMNS, columns - 1 - head.length - tail.length));
-  const filled = counts.total === 0 ? bar : Math.floor((done * bar) / counts.total);
-  return `${head}${"#".repeat(filled)}${"-".repeat(bar - filled)}${tail}`;
+/** A value of the progress line. Fields with a larger `rank` are dropped first if the line is too narrow. */
+interface ProgressField {
+  rank: number;
+  text: string;
 }
 
+/**
+ * Formats `job 1a2b3c4d [####----] 50 of 100 rows (50%), 1 failed, 16 running, 34 waiting, 12.5 rows/s, 4s left, 8.1k
+ * tokens`. If `columns` are too few, it drops the least important values, then the bar, then the job. Null as `columns` keeps
+ * all values.
+ */
+export function formatProgress(progress: JobProgress, columns: number | null): string {
+  const { counts } = progress;
+  const done = counts.completed + counts.failed;
+  const head = `job ${progress.jobId.slice(0, 8)} `;
+  // One column stays free, because some terminals wrap after a full last column.
+  const room = columns === null ? Number.POSITIVE_INFINITY : columns - 1;
+  const fields = progressFieldsInOrder(progress);
+  const join = () => fields.map(({ text }) => text).join(", ");
+  while (fields.length > 1 && head.length + MIN_BAR_COLUMNS + 3 + join().length > room) {
+    const last = fields.reduce((worst, field) => (field.rank > worst.rank ? field : worst));
+    fields.splice(fields.indexOf(last), 1);
+  }
+  const tail = join();
+  const barRoom = (columns ?? PLAIN_COLUMNS) - 1 - head.length - tail.length - 3;
+  if (columns !== null && barRoom < MIN_BAR_COLUMNS) return head.length + tail.length <= room ? head + tail : tail;
+  const bar = Math.min(MAX_BAR_COLUMNS, Math.max(MIN_BAR_COLUMNS, barRoom));
+  const filled = counts.total === 0 ? bar : Math.floor((done * bar) / counts.total);
+  return `${head}[${"#".repeat(filled)}${"-".repeat(bar - filled)}] ${tail}`;
+}
+
+function progressFieldsInOrder(progress: JobProgress): ProgressField[] {
+  const { counts, apiOutage, batches, isReading } = progress;
+  const done = counts.completed + counts.failed;
+  const percent = counts.total === 0 ? 100 : Math.floor((done * 100) / counts.total);
+  const fields: (ProgressField | false | null | undefined)[] = [
+    {
+      rank: 0,
+      text: isReading
+        ? `${done} of more than ${counts.total} rows (the table is being read)`
+        : `${done} of ${counts.total} rows (${percent}%)`,
+    },
+    apiOutage && {
+      rank: 2,
+      text: `no answer from the API for ${formatAge(apiOutage.seconds * 1000)} (${apiOutage.reason})`,
+    },
+    counts.failed > 0 && { rank: 1, text: `${counts.failed} failed` },
+    { rank: 6, text: `${counts.running} running` },
+    { rank: 8, text: `${counts.pending} waiting` },
+    batches && {
+      rank: 7,
+      text: `${batches.rows} of them in ${batches.groups === 1 ? "1 batch" : `${batches.groups} batches`} (${batches.answered} answered)`,
+    },
+    progress.ratePerSecond > 0 && { rank: 9, text: `${progress.ratePerSecond.toFixed(1)} rows/s` },
+    progress.etaSeconds !== null && !isReading && { rank: 3, text: `${formatAge(progress.etaSeconds * 1000)} left` },
+    { rank: 5, text: formatUsage(counts.usage, progress.costUsd) },
+    progress.width < progress.maxWidth && {
+      rank: 10,
+      text: `${progress.width} of ${progress.maxWidth} slots open`,
+    },
+    progress.pausedMs > 0 && {
+      rank: 4,
+      text: `paused for ${formatAge(Math.ceil(progress.pausedMs / 1000) * 1000)}`,
+    },
+  ];
+  return fields.filter((field) => !!field);
+}
+
+/** Width of a line with all values, for the bar. */
+const PLAIN_COLUMNS = 80;
 const MIN_BAR_COLUMNS = 10;
 const MAX_BAR_COLUMNS = 60;
 
@@ -105,13 +141,6 @@ export function formatUsage(usage: TokenUsage, costUsd: number | null): string {
   const cached = usage.cachedInputTokens > 0 ? ` (${countText(usage.cachedInputTokens)} cached)` : "";
   const cost = costUsd === null ? "" : `, ${formatUsdExact(costUsd)}`;
   return `${countText(totalTokens(usage))} tokens${cached}${cost}`;
-}
-
-export function durationText(seconds: number): string {
-  if (seconds < 60) return `${seconds}s`;
-  const minutes = Math.floor(seconds / 60);
-  if (minutes < 60) return `${minutes}m${String(seconds % 60).padStart(2, "0")}s`;
-  return `${Math.floor(minutes / 60)}h${String(minutes % 60).padStart(2, "0")}m`;
 }
 
 export function countText(count: number): string {

@@ -1,38 +1,54 @@
+import path from "node:path";
 import { type TokenUsage, totalTokens } from "../../agent/token-usage.ts";
+import { formatAge } from "../../base/text/format-age.ts";
+import { printableLine } from "../../base/text/printable-text.ts";
 import { costInUsd, formatUsdExact, type Price } from "../cost/price-table.ts";
 import type { JobCounts, JobRecord } from "../job.ts";
 import type { BatchGroup } from "../ledger/batch-ledger.ts";
-import { countText, durationText } from "./job-progress.ts";
+import { countText } from "./job-progress.ts";
 import type { JobSummary } from "./job-summary.ts";
 
-/** Formats all jobs, one line each. */
+/** Columns of the instruction if the line is already full. */
+const MIN_INSTRUCTION_COLUMNS = 20;
+const MAX_INPUT_COLUMNS = 20;
+
+/** Formats all jobs, one line each. DONE counts completed rows without failures. The instruction is cut to the line. */
 export function jobTable(
   jobs: readonly { job: JobRecord; counts: JobCounts; price: Price | null }[],
   nowMs: number,
+  columns: number,
 ): string {
   const rows = [
-    ["JOB", "STATUS", "DONE", "FAILED", "ROWS", "TOKENS", "COST", "AGE", "INPUT"],
+    ["JOB", "STATUS", "DONE", "FAILED", "ROWS", "TOKENS", "COST", "AGE", "INPUT", "INSTRUCTION"],
     ...jobs.map(({ job, counts, price }) => [
       job.id.slice(0, 8),
       job.status,
-      `${counts.completed + counts.failed}`,
+      `${counts.completed}`,
       `${counts.failed}`,
       `${job.totalRows}`,
       countText(totalTokens(counts.usage)),
       price ? formatUsdExact(costInUsd(price, counts.usage)) : "?",
-      durationText(Math.max(0, Math.round((nowMs - job.createdAtMs) / 1000))),
-      job.inputPath,
+      formatAge(nowMs - job.createdAtMs),
+      clip(path.basename(job.inputPath), MAX_INPUT_COLUMNS),
+      printableLine(job.task.instruction.trim().replace(/\s+/g, " ")),
     ]),
   ];
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  const before = widths.slice(0, -1).reduce((sum, width) => sum + width + 2, 0);
+  const room = Math.max(MIN_INSTRUCTION_COLUMNS, columns - before);
   return rows
     .map((row) =>
       row
-        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+        .map((cell, column) => (column < row.length - 1 ? cell.padEnd(widths[column] ?? 0) : clip(cell, room)))
         .join("  ")
         .trimEnd(),
     )
     .join("\n");
+}
+
+/** Cuts a text to a width and marks the cut. */
+function clip(text: string, width: number): string {
+  return text.length <= width ? text : `${text.slice(0, width - 1)}…`;
 }
 
 /** Formats one job for users. */

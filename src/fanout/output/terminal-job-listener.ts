@@ -1,10 +1,11 @@
 import type { LineSink } from "../../agent/output/line-writer.ts";
 import { StatusLine } from "../../agent/output/status-line.ts";
 import { type Clock, systemClock } from "../../async/clock.ts";
+import { formatAge } from "../../base/text/format-age.ts";
 import { costInUsd } from "../cost/price-table.ts";
 import { INTERRUPTED, type ItemRecord, type JobCounts, type JobRecord } from "../job.ts";
 import type { JobEnd, JobListener } from "./job-listener.ts";
-import { durationText, formatProgress, formatUsage, type JobProgress } from "./job-progress.ts";
+import { formatProgress, formatUsage, type JobProgress } from "./job-progress.ts";
 import type { JobSummary } from "./job-summary.ts";
 
 /** Interval of progress lines if the output is not a terminal. */
@@ -55,7 +56,7 @@ export class TerminalJobListener implements JobListener {
     }
     if (this.#clock.monotonic() - this.#reportedAtMs < LINE_INTERVAL_MS) return;
     this.#reportedAtMs = this.#clock.monotonic();
-    this.#status.line(formatProgress(progress, PLAIN_COLUMNS));
+    this.#status.line(formatProgress(progress, null));
   }
 
   row(item: ItemRecord): void {
@@ -75,15 +76,12 @@ export class TerminalJobListener implements JobListener {
   }
 }
 
-/** Width of a progress line if the output is not a terminal. */
-const PLAIN_COLUMNS = 80;
-
 function endLines({ summary, end, errorsPath }: JobEnd, seconds: number): string[] {
   const { job, counts, price } = summary;
   const id = job.id.slice(0, 8);
   const used = formatUsage(counts.usage, price && costInUsd(price, counts.usage));
   const lines = [
-    `${job.status}: ${counts.completed} of ${counts.total} rows completed${failureText(summary)}; ${used}, ${durationText(seconds)}`,
+    `${job.status}: ${counts.completed} of ${counts.total} rows completed${failureText(summary)}; ${used}, ${formatAge(seconds * 1000)}`,
     `results: ${job.outputPath}`,
   ];
   if (errorsPath !== null) {

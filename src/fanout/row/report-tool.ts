@@ -29,7 +29,7 @@ export type ReportState =
 export interface ReportTool extends Tool {
   readonly state: ReportState;
   /** Whether the agent can no longer change the outcome of the row. */
-  readonly settled: boolean;
+  readonly isFinished: boolean;
   /**
    * Processes an answer without a tool call. A JSON object counts as a report, or as its result. Returns the
    * reply to the agent, or null if the row is finished or the agent had a reply before.
@@ -90,7 +90,7 @@ export function createReportTool(options: ReportToolOptions): ReportTool {
     get state() {
       return state;
     },
-    get settled() {
+    get isFinished() {
       return isFinal();
     },
   };

@@ -25,7 +25,11 @@ import { Transcript } from "./transcript.ts";
  * Opens the tools of a row agent in addition to the report tool; null if there are none. The signal aborts when the row
  * ends early.
  */
-export type OpenRowTools = (job: JobRecord, rowIndex: number, signal: AbortSignal) => Promise<RunToolset | null>;
+export type OpenRowTools = (
+  job: JobRecord,
+  item: Pick<ItemRecord, "rowIndex" | "row">,
+  signal: AbortSignal,
+) => Promise<RunToolset | null>;
 
 /** Options shared by all rows of a job. */
 export interface RowAgentOptions {
@@ -141,7 +145,7 @@ class RowAttempt {
     this.#deadline.pause();
     try {
       const { signal } = this.#controller;
-      return { type: "opened", tools: (await openTools?.(job, this.#lease.item.rowIndex, signal)) ?? null };
+      return { type: "opened", tools: (await openTools?.(job, this.#lease.item, signal)) ?? null };
     } catch (error) {
       return { type: isHostOutage(error) ? "noHost" : "failed", message: errorMessage(error) };
     } finally {
@@ -224,7 +228,7 @@ class RowAttempt {
       endsTurn: (name, output) => {
         this.#transcript.addToolOutput(name, output);
         if (output.structured?.crashed === true) this.#toolCrash = output.text;
-        return report.settled;
+        return report.isFinished;
       },
       forcedTool: rowTools ? undefined : REPORT_TOOL_NAME,
       replyToText: (text) => report.reportFromText(text),

@@ -1,7 +1,7 @@
 import type { JsonObject } from "../../agent/api/response-events.ts";
 import type { TurnOptions } from "../../agent/turn.ts";
 import type { ToolDefinition } from "../../tools/tool.ts";
-import type { ItemRecord, JobRecord } from "../job.ts";
+import type { ItemRecord, JobRecord, JobTask, NewItem } from "../job.ts";
 import { attachmentsOf, withoutAttached } from "./attachments.ts";
 import type { CompiledTask } from "./compiled-task.ts";
 import { reportDefinition } from "./report-tool.ts";
@@ -25,6 +25,16 @@ export type RowRequest = Pick<
   "model" | "instructions" | "reasoningEffort" | "requestOptions" | "cacheKey" | "history"
 >;
 
+/** Returns the text of a row's message. Attached `data:` URLs are not repeated in it. */
+export function rowText(
+  job: Pick<JobRecord, "id" | "headers"> & { task: Pick<JobTask, "imageColumns"> },
+  { template }: Pick<CompiledTask, "template">,
+  item: NewItem,
+): string {
+  const shownItem = { ...item, row: withoutAttached(item.row, job.task.imageColumns ?? []) };
+  return rowMessage(job, shownItem, template.render(shownItem.row));
+}
+
 /** Builds the first request of a row. `attachments`: result of `attachmentsOf`. */
 export function rowRequest(
   job: JobRecord,
@@ -33,9 +43,8 @@ export function rowRequest(
   item: ItemRecord,
   attachments: readonly JsonObject[],
 ): RowRequest {
-  const { request, imageColumns = [] } = job.task;
-  const shownItem = { ...item, row: withoutAttached(item.row, imageColumns) };
-  const text = rowMessage(job, shownItem, task.template.render(shownItem.row));
+  const { request } = job.task;
+  const text = rowText(job, task, item);
   return {
     model: modelForAttempt(job, item),
     instructions: common.instructions,

@@ -98,7 +98,7 @@ export class AdaptiveRate {
   }
 
   /** Records a call that is sent now. */
-  isAdmitted(now: number): PacedCall {
+  recordCall(now: number): PacedCall {
     this.#evaluateWindow(now);
     const call: PacedCall = { window: this.#window, isRefused: false };
     if (this.#probing) this.#probing.call = call;

@@ -2,7 +2,8 @@ import type { TableInput } from "../input/table-input.ts";
 import { TableRows } from "../input/table-rows.ts";
 import type { JobTask, NewItem } from "../job.ts";
 import { compileTask } from "../row/compiled-task.ts";
-import { fixedPromptChars, rowMessage } from "../row/row-prompt.ts";
+import { fixedPromptChars } from "../row/row-prompt.ts";
+import { rowText } from "../row/row-request.ts";
 
 export interface DryRun {
   rows: number;
@@ -19,8 +20,9 @@ const CHARS_PER_TOKEN = 4;
 
 /** Checks the table and renders prompts like a run, without a job or a model. */
 export async function dryRun(input: TableInput, task: JobTask, rowLimit: number | null): Promise<DryRun> {
-  const { template } = await compileTask(task);
-  const rows = new TableRows({ input, task, template });
+  const compiled = await compileTask(task);
+  const rows = new TableRows({ input, task, template: compiled.template });
+  const textOf = (item: NewItem) => rowText({ id: EXAMPLE_ID, headers: rows.headers, task }, compiled, item);
   const shown: NewItem[] = [];
   let count = 0;
   let chars = 0;
@@ -28,18 +30,14 @@ export async function dryRun(input: TableInput, task: JobTask, rowLimit: number 
     if (rowLimit !== null && item.rowIndex >= rowLimit) continue;
     count++;
     if (shown.length < SHOWN_ROWS) shown.push(item);
-    chars += rowMessage({ id: EXAMPLE_ID, headers: rows.headers }, item, template.render(item.row)).length;
+    chars += textOf(item).length;
   }
-  const job = { id: EXAMPLE_ID, headers: rows.headers };
   // The messages of rows are counted completely, including their common text.
   const shared = fixedPromptChars(task.schema);
   return {
     rows: count,
     columns: rows.headers,
-    prompts: shown.map((item) => ({
-      itemId: item.itemId,
-      text: rowMessage(job, item, template.render(item.row)),
-    })),
+    prompts: shown.map((item) => ({ itemId: item.itemId, text: textOf(item) })),
     inputTokens: Math.ceil((chars + count * shared) / CHARS_PER_TOKEN),
   };
 }

@@ -94,7 +94,7 @@ export class RateLimiter implements RequestGate {
   #permit(estimateTokens: () => number, now: number): RequestPermit {
     this.inFlight++;
     this.#requests?.take(1, now);
-    const paced = this.#adaptiveRate.isAdmitted(now);
+    const paced = this.#adaptiveRate.recordCall(now);
     // Input can be counted. Output is estimated by the length of recent answers.
     const estimate = this.#tokens ? estimateTokens() + (this.#outputTokens ?? FIRST_OUTPUT_TOKENS) : 0;
     this.#tokens?.take(estimate, now);

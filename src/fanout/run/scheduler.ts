@@ -120,14 +120,14 @@ class Scheduler {
       const slotCount = this.#slots.size;
       // Batches and slots share the budget.
       if (this.#options.keepsRunOpen) this.#budget.setUsed((await ledger.counts()).usage);
-      // If several processes work on the job, the ledger enforces the budget in `claim`.
+      // If several processes work on the job, the ledger enforces the budget in `lease`.
       const affordable = ledger.shared ? Number.POSITIVE_INFINITY : this.#budget.affordableRows(slotCount);
       const freeSlots = Math.min(concurrency - slotCount, affordable);
       const leaseLimit = this.#isCold ? Math.min(freeSlots, 1 - slotCount) : freeSlots;
       const isUsedUp = leaseLimit <= 0 && this.#slots.size === 0;
       if (isUsedUp && !this.#options.keepsRunOpen?.()) this.#halt("paused", this.#budget.usedUpReason());
       if (this.#stop) return;
-      const leases = leaseLimit > 0 ? await ledger.claim(leaseLimit) : [];
+      const leases = leaseLimit > 0 ? await ledger.lease(leaseLimit) : [];
       for (const lease of leases) this.#startSlot(lease);
       if (this.#isCold && leases.length > 0) this.#limitWarmUp();
       if (leases.length === leaseLimit && leaseLimit > 0) continue;

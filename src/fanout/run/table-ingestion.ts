@@ -41,7 +41,8 @@ export class TableIngestion implements BackgroundTask {
     } catch (error) {
       if (!(error instanceof InputError) || signal.aborted) throw error;
       // Some rows are already paid for. They stay, and a job with the corrected table reuses their answers.
-      const reason = `the table cannot be read to its end: ${error.message}`;
+      const hint = error.hint === undefined ? "" : `; ${error.hint}`;
+      const reason = `the table cannot be read to its end: ${error.message}${hint}`;
       await ledger.setStatus("failed", ["running"], reason);
       return;
     }

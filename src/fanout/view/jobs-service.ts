@@ -1,12 +1,14 @@
 import { type TokenUsage, totalTokens } from "../../agent/token-usage.ts";
 import { type Clock, systemClock } from "../../async/clock.ts";
 import { errorMessage } from "../../base/error-message.ts";
+import { shellQuote } from "../../base/text/printable-text.ts";
 import type {
   JobDetails,
   JobList,
   JobListing,
   JobsQuery,
   JobsResult,
+  ResultsPart,
   RetryResult,
   RowDetails,
   RowListing,
@@ -16,7 +18,9 @@ import type {
 import { costInUsd, type Price, type PriceTable } from "../cost/price-table.ts";
 import { hasEnded, type ItemRecord, type JobCounts, type JobRecord, type TranscriptEntry } from "../job.ts";
 import type { JobLedger, JobStore } from "../ledger/job-ledger.ts";
+import { JOBS_VARIABLE } from "../ledger/jobs-directory.ts";
 import { retryFailedItems } from "../ledger/retry-failed.ts";
+import { cellText, formatResults } from "../output/export-results.ts";
 import { rowProcessPrefix } from "../row/row-process-prefix.ts";
 import { rowJson } from "../row/row-prompt.ts";
 import { readItemDetails } from "./item-details.ts";
@@ -27,6 +31,8 @@ export interface JobViewsOptions {
   prices: PriceTable;
   /** Directory that contains one directory per job. */
   jobsHome: string;
+  /** Path of the procwire command on this host. Default: the console shows the command instead of running it. */
+  program?: string | undefined;
   clock?: Clock | undefined;
 }
 
@@ -61,6 +67,8 @@ export class JobsQueryService {
           const row = await this.#row(ledger, jobsQuery.itemId);
           return row ? ok(row) : notFoundResult(`job ${shortId(ledger)} has no row ${jobsQuery.itemId}`);
         }
+        case "results":
+          return ok(await this.#results(ledger, jobsQuery));
         case "retry":
           return await this.#retry(ledger, jobsQuery.request);
       }
@@ -75,13 +83,20 @@ export class JobsQueryService {
     const jobs: JobListing[] = [];
     for (const job of await store.list()) {
       try {
-        jobs.push(this.#listing(job, await this.#countsOf(job)));
+        jobs.push(await this.#listed(job));
       } catch (error) {
         // Opening may succeed although a later read hits a damaged page.
         unreadable.push(`cannot read job ${job.id.slice(0, 8)}: ${errorMessage(error)}`);
       }
     }
     return { jobs, unreadable };
+  }
+
+  async #listed(job: JobRecord): Promise<JobListing> {
+    const counts = await this.#countsOf(job);
+    const instruction = job.task.instruction.slice(0, MAX_LISTED_CHARS);
+    await using ledger = job.status === "running" ? await this.#options.store.open(job.id) : null;
+    return { ...this.#listing(job, counts, await this.#runState(job, ledger)), instruction };
   }
 
   async #countsOf(job: JobRecord): Promise<JobCounts> {
@@ -94,12 +109,22 @@ export class JobsQueryService {
     return counts;
   }
 
-  #listing(job: JobRecord, counts: JobCounts): JobListing {
+  async #runState(job: JobRecord, ledger: JobLedger | null): Promise<RunState> {
+    if (!ledger || job.status !== "running") return { isBeingRun: false, currentRate: 0 };
+    const isBeingRun = await ledger.isRunHeld();
+    return { isBeingRun, currentRate: isBeingRun === false ? 0 : await readRate(ledger, this.#clock.now()) };
+  }
+
+  #listing(job: JobRecord, counts: JobCounts, { isBeingRun, currentRate }: RunState): JobListing {
     const { pending, running, completed, failed } = counts;
+    const isRunning = job.status === "running";
+    const lastedMs = (job.completedAtMs ?? job.updatedAtMs) - (job.startedAtMs ?? job.createdAtMs);
+    const averageRate = lastedMs > 0 ? ((completed + failed) * 1000) / lastedMs : 0;
     return {
       jobId: job.id,
       status: job.status,
       error: job.error,
+      instruction: job.task.instruction,
       model: job.settings.model ?? job.task.model,
       inputPath: job.inputPath,
       createdAtMs: job.createdAtMs,
@@ -109,6 +134,9 @@ export class JobsQueryService {
       completed,
       failed,
       usage: usageWithCost(counts.usage, this.#priceOf(job)),
+      isBeingRun,
+      ratePerSecond: isRunning ? currentRate : averageRate,
+      etaSeconds: isRunning && currentRate > 0 && !job.isReading ? Math.round((pending + running) / currentRate) : null,
     };
   }
 
@@ -118,22 +146,16 @@ export class JobsQueryService {
     const nowMs = this.#clock.now();
     const price = this.#priceOf(job);
     const isRunning = job.status === "running";
-    const isBeingRun = isRunning ? await ledger.isRunHeld() : false;
     const beganMs = job.startedAtMs ?? job.createdAtMs;
     const lastedMs = (hasEnded(job.status) ? (job.completedAtMs ?? nowMs) : nowMs) - beganMs;
     const spanMs = Math.max(MIN_SPAN_MS, Math.ceil(lastedMs / CURVE_SPANS / MIN_SPAN_MS) * MIN_SPAN_MS);
-    const ratePerSecond = isRunning && isBeingRun !== false ? await readRate(ledger, nowMs) : 0;
-    const open = counts.pending + counts.running;
     const { backingOff, refusedForRate } = await ledger.views.waits(nowMs);
     const failures = await ledger.views.failures();
     return {
-      job: this.#listing(job, counts),
-      instruction: job.task.instruction,
+      job: this.#listing(job, counts, await this.#runState(job, ledger)),
       outputPath: job.outputPath,
+      headers: [...job.headers],
       isReading: job.isReading,
-      isBeingRun,
-      ratePerSecond,
-      etaSeconds: ratePerSecond > 0 && !job.isReading ? Math.round(open / ratePerSecond) : null,
       spanMs,
       settled: await ledger.views.finishedPerInterval(beganMs, spanMs),
       failures: failures.map((group) => ({ ...group, usage: usageWithCost(group.usage, price) })),
@@ -146,9 +168,18 @@ export class JobsQueryService {
 
   async #rows(ledger: JobLedger, query: RowsQuery): Promise<RowPageResult> {
     const { offset, limit, ...filter } = query;
-    const price = this.#priceOf(await ledger.job());
+    const job = await ledger.job();
+    const price = this.#priceOf(job);
     const { total, items } = await ledger.views.page(filter, offset, limit);
-    return { total, offset, rows: items.map((item) => rowListing(item, price)) };
+    return { total, offset, rows: items.map((item) => rowListing(item, job, price)) };
+  }
+
+  async #results(
+    ledger: JobLedger,
+    { format, offset, limit }: Extract<JobsQuery, { type: "results" }>,
+  ): Promise<ResultsPart> {
+    const { total, items } = await ledger.views.page({}, offset, limit);
+    return { total, rows: items.length, text: formatResults(await ledger.job(), items, format) };
   }
 
   async #row(ledger: JobLedger, itemId: string): Promise<RowDetails | null> {
@@ -158,7 +189,7 @@ export class JobsQueryService {
     const job = await ledger.job();
     const price = this.#priceOf(job);
     return {
-      row: rowListing(item, price),
+      row: rowListing(item, job, price),
       cells: rowJson(job.headers, item.row),
       result: item.result,
       error: item.error,
@@ -180,17 +211,34 @@ export class JobsQueryService {
     const { errorClasses, itemIds } = request;
     const rows = await retryFailedItems(ledger, { errorClasses, itemIds });
     const flags = [
-      ...(errorClasses ?? []).map((name) => `--class ${name}`),
-      ...(itemIds ?? []).map((id) => `--item '${id.replaceAll("'", "'\\''")}'`),
+      ...(errorClasses ?? []).flatMap((name) => ["--class", name]),
+      ...(itemIds ?? []).flatMap((id) => ["--item", id]),
     ];
+    const args = ["jobs", "retry", shortId(ledger), ...flags];
     const isBeingRun = job.status === "running" && (await ledger.isRunHeld()) !== false;
-    const command = ["procwire jobs retry", shortId(ledger), ...flags].join(" ");
-    return ok({ rows, command: rows === 0 || isBeingRun ? null : command } satisfies RetryResult);
+    const isRunNeeded = rows > 0 && !isBeingRun;
+    return ok({
+      rows,
+      command: isRunNeeded ? ["procwire", ...args].map(shellQuote).join(" ") : null,
+      run: isRunNeeded ? this.#run(args) : null,
+    } satisfies RetryResult);
+  }
+
+  /** Returns the process that runs the command; null if this installation has no command. */
+  #run(args: readonly string[]): RetryResult["run"] {
+    const { program, jobsHome } = this.#options;
+    return program === undefined ? null : { argv: [program, ...args], env: { [JOBS_VARIABLE]: jobsHome } };
   }
 
   #priceOf(job: JobRecord): Price | null {
     return this.#options.prices.priceOf(job.settings.model ?? job.task.model);
   }
+}
+
+/** Whether a process works on a job, and its rate in rows per second. */
+interface RunState {
+  isBeingRun: boolean | null;
+  currentRate: number;
 }
 
 /** Window of the rate: long enough to be steady, short enough to follow changes. */
@@ -221,7 +269,10 @@ function retryRefused(ledger: JobLedger, job: JobRecord, counts: JobCounts): str
 /** Maximum length of cells, results and errors in the list of rows. */
 const MAX_LISTED_CHARS = 300;
 
-function rowListing(item: ItemRecord, price: Price | null): RowListing {
+/** Columns of the table in the list of rows; more would not fit a page. */
+const MAX_LISTED_CELLS = 12;
+
+function rowListing(item: ItemRecord, { headers }: JobRecord, price: Price | null): RowListing {
   const { itemId, rowIndex, status, attempts, startedAtMs, completedAtMs } = item;
   return {
     itemId,
@@ -229,7 +280,7 @@ function rowListing(item: ItemRecord, price: Price | null): RowListing {
     status,
     attempts,
     errorClass: status === "failed" ? item.errorClass : null,
-    cells: JSON.stringify(item.row).slice(0, MAX_LISTED_CHARS),
+    cells: headers.slice(0, MAX_LISTED_CELLS).map((header) => cellText(item.row[header]).slice(0, MAX_LISTED_CHARS)),
     outcome: ((status === "failed" ? item.error : item.result) ?? "").slice(0, MAX_LISTED_CHARS),
     tookMs: startedAtMs !== null && completedAtMs !== null ? Math.max(0, completedAtMs - startedAtMs) : null,
     usage: usageWithCost(item.usage, price),

@@ -1,4 +1,6 @@
 import type { PersistentOwner } from "../../exec/backend/persistent-process.ts";
+import type { SandboxResources } from "../../exec/backend/resolved-sandbox.ts";
+import { processLabels, processName } from "../../protocol/process-labels.ts";
 import { processLimits, terminalQueries, terminalSize } from "../../protocol/process-schemas.ts";
 import { array, boolean, enumOf, type Infer, object, optional, string, u64 } from "../../protocol/schema.ts";
 
@@ -20,6 +22,15 @@ const params = object("PersistentParams", {
   lifetime: enumOf("persistent"),
   terminalQueries: optional(terminalQueries),
   recordInput: optional(boolean),
+  name: optional(processName),
+  labels: optional(processLabels),
+});
+
+const sandbox = object("PersistentSandbox", {
+  network: boolean,
+  mountPoints: array(object("PersistentMountPoint", { path: string, contents: optional(string) })),
+  tmp: optional(object("PersistentTmp", { name: string, directory: string })),
+  pins: array(object("PersistentPin", { key: string, value: string })),
 });
 
 const record = object("PersistentRecord", {
@@ -30,14 +41,20 @@ const record = object("PersistentRecord", {
   handle: string,
   startedAtMs: u64,
   params,
+  sandbox: optional(sandbox),
 });
 
 export interface PersistentParams extends Infer<typeof params> {}
 export interface PersistentRecord extends Infer<typeof record> {}
 
-export function encodeRecord(owner: PersistentOwner, startedAtMs: number, persistent: PersistentParams): string {
+export function encodeRecord(
+  owner: PersistentOwner,
+  startedAtMs: number,
+  persistent: PersistentParams,
+  resources?: SandboxResources,
+): string {
   const { processId, argv, cwd, tty, pipeStdin, size, timeoutMs, maxAgeMs, limits } = persistent;
-  const { terminalQueries, recordInput } = persistent;
+  const { terminalQueries, recordInput, name, labels } = persistent;
   const written = {
     processId,
     argv,
@@ -51,8 +68,10 @@ export function encodeRecord(owner: PersistentOwner, startedAtMs: number, persis
     lifetime: "persistent",
     terminalQueries,
     recordInput,
+    name,
+    labels,
   } as const;
-  return JSON.stringify(record.encode({ version: "2", ...owner, startedAtMs, params: written }));
+  return JSON.stringify(record.encode({ version: "2", ...owner, startedAtMs, params: written, sandbox: resources }));
 }
 
 /** Returns null if another version wrote the record. */

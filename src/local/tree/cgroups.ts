@@ -156,14 +156,14 @@ function candidateParents(controller: Controller, procSelf: string, later: reado
   });
 }
 
-interface Mount {
+export interface Mount {
   root: string;
   mountPoint: string;
   type: string;
   options: string[];
 }
 
-function mounts(procSelf: string): Mount[] {
+export function mounts(procSelf: string): Mount[] {
   return lines(join(procSelf, "mountinfo")).map((line) => {
     const [before = "", after = ""] = line.split(" - ");
     const [, , , root = "/", mountPoint = ""] = before.split(" ");

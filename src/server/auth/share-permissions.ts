@@ -4,7 +4,15 @@ import type { ShareGrant } from "./principal.ts";
 
 const VIEWER: ReadonlySet<MethodName> = new Set([
   ...(["initialize", "environment/status", "process/attach", "process/detach", "process/list"] as const),
-  ...(["process/read", "process/wait", "process/snapshot", "process/inputs", "process/tree"] as const),
+  ...([
+    "process/read",
+    "process/wait",
+    "process/snapshot",
+    "process/inputs",
+    "process/tree",
+    "process/connections",
+    "process/screen",
+  ] as const),
 ]);
 const DRIVER: ReadonlySet<MethodName> = new Set([
   ...VIEWER,

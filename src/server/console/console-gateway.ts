@@ -1,9 +1,11 @@
 import type { Socket } from "node:net";
+import type { Clock } from "../../async/clock.ts";
 import type { AcceptedSocket } from "../../connection/accepted-socket.ts";
+import type { AccessList } from "../auth/access-list.ts";
 import type { Principal } from "../auth/principal.ts";
-import { type AuthResult, authorize } from "../auth/websocket-auth.ts";
+import type { AuthResult } from "../auth/websocket-auth.ts";
 import type { RequestHead } from "../listen/http-request-head.ts";
-import { ConsoleAuth, cookieName, offeredToken, readCookie } from "./console-auth.ts";
+import { ConsoleAuth, isConsoleSecret, LOGIN_TOKEN_VALID_MS, offeredToken } from "./console-auth.ts";
 import type { ConsoleHttpOptions, ConsoleHttpServer } from "./console-http-server.ts";
 import type { JobsQueryHandler } from "./jobs-http-api.ts";
 
@@ -16,7 +18,7 @@ export interface ConsoleOptions {
   jobs?: JobsQueryHandler | undefined;
 }
 
-type SharedOptions = "auth" | "health" | "rejectForeignOrigin" | "metrics" | "onRefused" | "timeouts" | "log";
+type SharedOptions = "auth" | "health" | "rejectForeignOrigin" | "metrics" | "onRefused" | "timeouts" | "audit" | "log";
 
 export interface ConsoleGatewayDeps extends Pick<ConsoleHttpOptions, SharedOptions> {
   /** Checks a share token. Returns null if the token is not a share token. */
@@ -27,29 +29,28 @@ export interface ConsoleGatewayDeps extends Pick<ConsoleHttpOptions, SharedOptio
 
 /** The gateway's part for browsers: checks their origins and credentials, and serves HTTP through node:http. */
 export class ConsoleGateway {
-  readonly access = new ConsoleAuth();
+  readonly access: ConsoleAuth;
   readonly #options: ConsoleOptions;
   readonly #deps: ConsoleGatewayDeps;
   readonly #origins: ReadonlySet<string>;
   readonly #httpSockets = new WeakMap<Socket, AcceptedSocket>();
-  #cookieName = cookieName(0);
   #server: Promise<ConsoleHttpServer> | null = null;
 
-  constructor(options: ConsoleOptions, deps: ConsoleGatewayDeps) {
+  constructor(options: ConsoleOptions, deps: ConsoleGatewayDeps, clock: Clock, accesses: AccessList) {
+    this.access = new ConsoleAuth(clock, accesses);
     this.#options = options;
     this.#deps = deps;
     this.#origins = new Set(options.allowOrigins);
   }
 
-  /** Sets the port, which is known only after listening. */
-  setPort(port: number): void {
-    this.#cookieName = cookieName(port);
+  /** Returns a login URL of the console. */
+  loginUrl(base: string, principal: Principal): string {
+    return `${base}/${this.newLogin(principal).fragment}`;
   }
 
-  /** Returns the login URL of the console, or null. Its token works once, in the fragment, which no server logs. */
-  loginUrl(base: string, principal: Principal): string | null {
-    if (!this.hasPage) return null;
-    return `${base}/#token=${this.access.newLoginToken(principal)}`;
+  /** Returns the fragment of a login URL. Its token works once. Browsers do not send a fragment, so no server logs it. */
+  newLogin(principal: Principal): { fragment: string; validMs: number } {
+    return { fragment: `#token=${this.access.newLoginToken(principal)}`, validMs: LOGIN_TOKEN_VALID_MS };
   }
 
   /** True if there is a console, whose users must sign in. */
@@ -61,18 +62,23 @@ export class ConsoleGateway {
     return this.#origins.has(origin);
   }
 
-  /** Authenticates a WebSocket request of a web page. The cookie counts only on a page of this server and without a token. */
+  /** Authenticates a WebSocket request of a web page. The secret of a console session counts only on this server's page. */
   async authenticate(head: RequestHead, isOwnPage: boolean): Promise<AuthResult> {
     const { auth } = this.#deps;
     const token = offeredToken(head);
-    const share = token === null ? null : this.#deps.share(token);
-    if (share) return share;
-    const cookie = isOwnPage && token === null ? readCookie(head.headers.get("cookie"), this.#cookieName) : undefined;
-    const principal = this.access.principalOf(cookie);
-    if (principal) return { type: "admitted", principal };
+    if (token !== null) {
+      const share = this.#deps.share(token);
+      if (share) return share;
+      if (isConsoleSecret(token)) return (isOwnPage ? this.#admitSession(token) : null) ?? SIGN_IN;
+    }
     const authorization = token === null ? head.headers.get("authorization") : `Bearer ${token}`;
     if (auth.type === "none" || authorization === undefined) return SIGN_IN;
-    return authorize(auth, authorization, Date.now());
+    return auth.authorize(authorization);
+  }
+
+  #admitSession(secret: string): AuthResult | null {
+    const principal = this.access.principalOf(secret);
+    return principal && { type: "admitted", principal, onEnd: (close) => this.access.onEnd(secret, close) };
   }
 
   /**
@@ -110,12 +116,10 @@ export class ConsoleGateway {
       ...this.#deps,
       access: this.access,
       files: directory === null ? null : new StaticFiles(directory),
-      cookieName: this.#cookieName,
       jobs,
-      isOperator: async (authorization) => {
-        if (auth.type === "none") return false;
-        const result = await authorize(auth, authorization, Date.now());
-        return result.type === "admitted" && result.principal.role === "operator";
+      authorize: async (authorization) => {
+        const result = auth.type === "none" ? null : await auth.authorize(authorization);
+        return result?.type === "admitted" ? result.principal : null;
       },
       upgrade: (head, stream, rest) => {
         const accepted = this.#httpSockets.get(stream);
@@ -128,6 +132,7 @@ export class ConsoleGateway {
 
 const SIGN_IN: AuthResult = {
   type: "refused",
-  reason: "sign in on this server's page, or send a token as the sub-protocol `procwire.token.BASE64URL`",
+  reason:
+    "sign in on this server's page (`procwire console` prints a login URL), or send a token as the sub-protocol `procwire.token.BASE64URL`",
   isGuess: false,
 };

@@ -1,27 +1,27 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { sleep, systemClock } from "../../async/clock.ts";
-import { parseObject } from "../../base/json-fields.ts";
+import type { AuditLog } from "../audit/audit-log.ts";
+import { auditJobs, auditSignIn } from "../audit/audited-console.ts";
+import type { Authenticator } from "../auth/authenticator.ts";
 import type { Principal } from "../auth/principal.ts";
-import { INVALID_TOKEN_DELAY_MS, type WebSocketAuth } from "../auth/websocket-auth.ts";
 import type { RequestHead } from "../listen/http-request-head.ts";
-import { COOKIE_VALID_MS, type ConsoleAuth, readCookie } from "./console-auth.ts";
+import { type ConsoleAuth, consoleSecretIn } from "./console-auth.ts";
 import { handleJobsRequest, type JobsQueryHandler } from "./jobs-http-api.ts";
+import { type ApiResponse, handleSignInRequest, type SignInRequest } from "./sign-in-http-api.ts";
 import type { StaticFile, StaticFiles } from "./static-files.ts";
 
 export interface ConsoleHttpOptions {
   access: ConsoleAuth;
-  auth: WebSocketAuth;
+  auth: Authenticator;
   /** Files of the console, or null if there is no console page. */
   files: StaticFiles | null;
-  cookieName: string;
   /** Handles queries about fan-out jobs. If absent, the server has no jobs. */
   jobs?: JobsQueryHandler | undefined;
   /** Returns Prometheus text. If absent, there is no `/metrics`. */
   metrics?: (() => string) | undefined;
-  /** Reports whether an `authorization` header belongs to an operator. */
-  isOperator: (authorization: string | undefined) => Promise<boolean>;
+  /** Returns the principal of the token in an `authorization` header, or null. */
+  authorize: (authorization: string | undefined) => Promise<Principal | null>;
   /** Returns the rejection if the host or origin of a request is not allowed, or null. Called for each request. */
   rejectForeignOrigin: (head: RequestHead) => { status: number; body: string } | null;
   health: () => { status: number; body: string; type?: string };
@@ -31,6 +31,8 @@ export interface ConsoleHttpOptions {
   onRefused: (status: number) => void;
   /** Default: `HTTP_TIMEOUTS`. */
   timeouts?: HttpTimeouts | undefined;
+  /** Records sign-ins, sign-outs and retries of jobs. If absent, the server has no audit log. */
+  audit?: AuditLog | undefined;
   log: (message: string) => void;
 }
 
@@ -147,97 +149,83 @@ export class ConsoleHttpServer {
   async #route(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const [path = "/"] = (request.url ?? "/").split("?", 1);
     switch (path) {
-      case "/api/sign-in":
-        return this.#requireMethod("POST", request, response, () => this.#signIn(request, response));
-      case "/api/sign-out":
-        return this.#requireMethod("POST", request, response, () => this.#signOut(request, response));
-      case "/api/me":
-        return this.#requireMethod("GET", request, response, () => this.#me(request, response));
       case "/metrics":
-        return this.#requireMethod("GET", request, response, () => this.#metrics(request, response));
+        return this.#requireGet(request, response, () => this.#metrics(request, response));
       case "/healthz":
       case "/readyz":
-        return this.#requireMethod("GET", request, response, () => {
+        return this.#requireGet(request, response, () => {
           const { status, body, type } = this.#options.health();
           send(response, status, path === "/readyz" ? "" : body, type);
         });
     }
-    if (await this.#jobs(request, response)) return;
+    const signedIn = this.#principalOf(request);
+    if (signedIn) this.#cutAtSessionEnd(request, response);
+    const reply = (await this.#signIn(request, path)) ?? (await this.#jobs(request));
+    if (reply) return send(response, reply.status, reply.body, reply.isJson ? "application/json" : undefined);
     const file = this.#options.files?.find(path);
     if (!file) return send(response, 404, "not found\n");
-    return this.#requireMethod("GET", request, response, () => sendFile(request, response, file));
+    return this.#requireGet(request, response, () => sendFile(request, response, file));
   }
 
-  async #requireMethod(
-    method: "GET" | "POST",
+  async #requireGet(
     request: IncomingMessage,
     response: ServerResponse,
     act: () => void | Promise<void>,
   ): Promise<void> {
-    if (request.method === method || (method === "GET" && request.method === "HEAD")) return act();
-    response.setHeader("allow", method === "GET" ? "GET, HEAD" : method);
-    send(response, 405, `method not allowed; use ${method}\n`);
+    if (methodOf(request) === "GET") return act();
+    response.setHeader("allow", "GET, HEAD");
+    send(response, 405, "method not allowed; use GET\n");
   }
 
-  async #signIn(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const token = tokenOf(await bodyOf(request));
-    if (token === null) return send(response, 400, 'the body must be {"token": "…"}\n');
-    const cookie = await this.#options.access.signIn(token, this.#options.auth);
-    if (cookie === null) {
-      await sleep(systemClock, INVALID_TOKEN_DELAY_MS);
-      return send(
-        response,
-        401,
-        "the token is invalid, already used or expired; restart the server to print a new login URL\n",
-      );
-    }
-    response.setHeader("set-cookie", this.#cookie(cookie, COOKIE_VALID_MS / 1000));
-    send(response, 204, "");
-  }
-
-  #signOut(request: IncomingMessage, response: ServerResponse): void {
-    const cookie = readCookie(request.headers.cookie, this.#options.cookieName);
-    if (cookie !== undefined) this.#options.access.signOut(cookie);
-    response.setHeader("set-cookie", this.#cookie("", 0));
-    send(response, 204, "");
-  }
-
-  #me(request: IncomingMessage, response: ServerResponse): void {
-    const principal = this.#principalOf(request);
-    if (principal) send(response, 200, JSON.stringify(principal), "application/json");
-    else send(response, 401, "sign in first\n");
+  #signIn(request: IncomingMessage, path: string): Promise<ApiResponse | null> {
+    const { access, auth, audit } = this.#options;
+    const { authorization, "user-agent": userAgent } = request.headers;
+    const body = () => bodyOf(request);
+    const call: SignInRequest = { method: methodOf(request), path, authorization, userAgent, body };
+    return auditSignIn(audit, access, call, () => handleSignInRequest(access, auth, call));
   }
 
   async #metrics(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const { metrics, isOperator } = this.#options;
+    const { metrics, authorize } = this.#options;
     if (!metrics) return send(response, 404, "metrics are disabled; start the server with `--metrics`\n");
     // Without authentication, every client can already do more than read metrics.
-    const isAllowed =
-      this.#options.auth.type === "none" ||
-      this.#principalOf(request)?.role === "operator" ||
-      (await isOperator(request.headers.authorization));
+    const principal = this.#principalOf(request) ?? (await authorize(request.headers.authorization));
+    const isAllowed = this.#options.auth.type === "none" || principal?.role === "operator";
+    if (principal) cutAtCredentialEnd(response, principal);
     if (!isAllowed) return send(response, 401, "metrics require an operator token\n");
     send(response, 200, metrics(), "text/plain; version=0.0.4; charset=utf-8");
   }
 
-  async #jobs(request: IncomingMessage, response: ServerResponse): Promise<boolean> {
-    const reply = await handleJobsRequest(this.#options.jobs, this.#principalOf(request), {
-      method: request.method === "HEAD" ? "GET" : (request.method ?? "GET"),
-      target: request.url ?? "/",
-      body: () => bodyOf(request),
-    });
-    if (reply) send(response, reply.status, reply.body, reply.isJson ? "application/json" : undefined);
-    return reply !== null;
+  #jobs(request: IncomingMessage): Promise<ApiResponse | null> {
+    const { jobs, audit } = this.#options;
+    const principal = this.#principalOf(request);
+    const call = { method: methodOf(request), target: request.url ?? "/", body: () => bodyOf(request) };
+    return auditJobs(audit, principal, call, () => handleJobsRequest(jobs, principal, call));
+  }
+
+  /** Ends a response that is still being sent when its console session ends. */
+  #cutAtSessionEnd(request: IncomingMessage, response: ServerResponse): void {
+    const secret = consoleSecretIn(request.headers.authorization);
+    // A sign-out ends the session of the request, and its response must still arrive.
+    if (secret === undefined || methodOf(request) !== "GET") return;
+    const stop = this.#options.access.onEnd(secret, () => response.destroy());
+    if (stop) response.once("close", stop);
   }
 
   #principalOf(request: IncomingMessage): Principal | null {
-    const { access, cookieName } = this.#options;
-    return access.principalOf(readCookie(request.headers.cookie, cookieName));
+    return this.#options.access.principalOf(consoleSecretIn(request.headers.authorization));
   }
+}
 
-  #cookie(value: string, maxAgeSeconds: number): string {
-    return `${this.#options.cookieName}=${value}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${maxAgeSeconds}`;
-  }
+/** Ends a response that is still being sent when the token of its request ends. */
+function cutAtCredentialEnd(response: ServerResponse, { credential }: Principal): void {
+  const stop = credential?.onEnd(() => response.destroy());
+  if (stop) response.once("close", stop);
+}
+
+/** HEAD counts as GET. */
+function methodOf({ method = "GET" }: IncomingMessage): string {
+  return method === "HEAD" ? "GET" : method;
 }
 
 function headOf(request: IncomingMessage): RequestHead {
@@ -285,9 +273,4 @@ async function bodyOf(request: IncomingMessage): Promise<string | null> {
     chunks.push(chunk);
   }
   return Buffer.concat(chunks).toString("utf8");
-}
-
-function tokenOf(body: string | null): string | null {
-  const token = parseObject(body ?? "")?.token;
-  return typeof token === "string" && token !== "" ? token : null;
 }

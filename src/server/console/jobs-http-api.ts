@@ -5,11 +5,13 @@ import {
   type JobsResult,
   MAX_PAGE_ROWS,
   type RowsQuery,
+  resultsFormat,
   retryRequest,
   rowStatus,
 } from "../../protocol/console-job-schemas.ts";
 import type { Schema } from "../../protocol/schema.ts";
-import type { Principal } from "../auth/principal.ts";
+import { isServerUser, type Principal } from "../auth/principal.ts";
+import type { ApiResponse } from "./sign-in-http-api.ts";
 
 /** Handles queries about the fan-out jobs of this machine. The server gets it from its host. */
 export type JobsQueryHandler = (query: JobsQuery) => Promise<JobsResult>;
@@ -22,12 +24,6 @@ export interface JobsRequest {
   body(): Promise<string | null>;
 }
 
-export interface JobsResponse {
-  status: number;
-  body: string;
-  isJson: boolean;
-}
-
 /** Longer than any search text that users type. */
 const MAX_TEXT_CHARS = 1_000;
 
@@ -36,13 +32,13 @@ export async function handleJobsRequest(
   runQuery: JobsQueryHandler | undefined,
   principal: Principal | null,
   request: JobsRequest,
-): Promise<JobsResponse | null> {
+): Promise<ApiResponse | null> {
   const url = URL.parse(request.target, "http://here");
   const [, api, jobs, ...names] = url?.pathname.split("/") ?? [];
   if (!url || api !== "api" || jobs !== "jobs") return null;
   if (!principal) return text(401, "sign in first");
   // Jobs are files of the user that runs the server.
-  if (principal.role !== "operator" && principal.id !== "local") return text(403, "jobs require an operator");
+  if (principal.role !== "operator" && !isServerUser(principal)) return text(403, "jobs require an operator");
   if (!runQuery) return text(404, "jobs are disabled; start the server with `--jobs DIR`");
   const method = names.length === 2 && names[1] === "retry" ? "POST" : "GET";
   if (request.method !== method) return text(405, `method not allowed; use ${method}`);
@@ -54,7 +50,7 @@ export async function handleJobsRequest(
   }
 }
 
-function reply(result: JobsResult): JobsResponse {
+function reply(result: JobsResult): ApiResponse {
   switch (result.type) {
     case "found":
       return { status: 200, body: result.json, isJson: true };
@@ -75,6 +71,10 @@ async function parseJobsQuery(
   if (part === undefined) return { type: "job", jobId };
   if (part === "rows" && itemId !== undefined) return { type: "row", jobId, itemId };
   if (part === "rows") return { type: "rows", jobId, query: rowsQuery(query) };
+  if (part === "results" && itemId === undefined) {
+    const { offset, limit } = rowsQuery(query);
+    return { type: "results", jobId, format: resultsFormat.decode(query.get("format") ?? "csv"), offset, limit };
+  }
   if (part !== "retry" || itemId !== undefined) return null;
   const body = await request.body();
   if (body === null) throw new Error("the request body is too large");
@@ -106,6 +106,6 @@ function words<T>(query: URLSearchParams, name: string, schema: Schema<T>): T[] 
   return given === null || given === "" ? undefined : given.split(",").map((word) => schema.decode(word));
 }
 
-function text(status: number, reason: string): JobsResponse {
+function text(status: number, reason: string): ApiResponse {
   return { status, body: `${reason}\n`, isJson: false };
 }

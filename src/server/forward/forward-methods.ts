@@ -2,18 +2,20 @@ import type { Clock, Timer } from "../../async/clock.ts";
 import { ERRNO_MESSAGES } from "../../base/errno-messages.ts";
 import { getErrorCode } from "../../base/error-code.ts";
 import { errorMessage } from "../../base/error-message.ts";
+import { isLive } from "../../exec/backend/process-state.ts";
 import { type ByteStream, joinStreams } from "../../forward/byte-stream.ts";
-import { forwardDenialReason, isLoopbackHost } from "../../forward/forward-rules.ts";
+import { type ForwardAddress, formatAddress } from "../../forward/forward-address.ts";
+import { forwardDenialReason } from "../../forward/forward-rules.ts";
 import { invalidRequest, notFound, ProtocolError, RequestError } from "../../protocol/errors.ts";
+import { CONSOLE_FORWARD_HOST } from "../../protocol/forward-schemas.ts";
 import type { MethodName, ServerNotificationParams } from "../../protocol/methods.ts";
+import { type ConsoleAccess, connectConsole } from "../console/console-access.ts";
 import type { ForwardService, PeerAddress } from "../host-services.ts";
-import type { AuditEvent } from "../observability/audit-log.ts";
 import type { ServerMetrics } from "../observability/server-metrics.ts";
 import type { CallContext, Handlers } from "../rpc/handler-types.ts";
 import type { Peer } from "../rpc/peer.ts";
 import type { ServerConfig } from "../server-config.ts";
 import type { ServerResources } from "../server-resources.ts";
-import { isLive } from "../session/process-state.ts";
 import type { Session } from "../session/session.ts";
 import { ForwardStream } from "./forward-stream.ts";
 
@@ -28,10 +30,13 @@ export interface ConnectionForwardsDeps {
   session: () => Session;
   config: ServerConfig;
   resources: ServerResources;
+  /** Id of the principal whose quotas count streams and listeners. */
+  ownerId: string;
   clock: Clock;
   metrics: ServerMetrics | undefined;
-  audit: ((event: AuditEvent) => void) | undefined;
   isSandboxedPeer: (peer: PeerAddress) => false | Promise<boolean>;
+  /** Returns the server's console, or null if it has none. */
+  console: () => ConsoleAccess | null;
 }
 
 /** The `forward/*` methods of one connection. Streams end with the connection; listeners belong to the session. */
@@ -46,19 +51,25 @@ export class ConnectionForwards {
   /** Number of `forward/watchPorts` calls so far. A scan that began before the latest call reports nothing. */
   #watches = 0;
   #isClosed = false;
+  #hasOpened = false;
 
   constructor(deps: ConnectionForwardsDeps) {
+    const { resources, config, ownerId } = deps;
     this.#deps = deps;
-    this.#acquireStream = deps.resources.forwardStreams.perConnection(deps.config.caps.forwardStreams.perOwner).enter;
+    this.#acquireStream = resources.forwardStreams.perConnection(config.caps.forwardStreams.perOwner, ownerId).enter;
   }
 
   readonly methods: Handlers<ForwardMethod> = {
-    "forward/open": async ({ streamId, host, port }, context) => {
-      const service = this.#requireAllowed(host, port);
+    "forward/open": async ({ streamId, check, ...params }, context) => {
+      const address = parseAddress("forward/open", params, check === true);
+      if (address === null || check === true) {
+        this.#requireAllowed(address);
+        return {};
+      }
+      const connect = this.#connector(address, context);
       const stream = this.#newStream(streamId);
       try {
-        const target = await connectTarget(service, host, port, context);
-        this.#deps.audit?.({ event: "forward", target: `${host}:${port}` });
+        const target = await connect();
         context.afterResponse(() => joinStreams(target, stream));
         return {};
       } catch (error) {
@@ -80,15 +91,18 @@ export class ConnectionForwards {
       this.#streams.get(streamId)?.discard("the client closed it");
       return {};
     },
-    "forward/listen": async ({ listenId, host = "127.0.0.1", port }) => {
-      const service = this.#requireAllowed(host, port);
-      const { resources, session } = this.#deps;
+    "forward/listen": async ({ listenId, host, port, path }) => {
+      const params = path === undefined ? { host: host ?? "127.0.0.1", port } : { host, port, path };
+      const address = parseAddress("forward/listen", params, false);
+      const service = this.#requireAllowed(address);
+      const { resources, session, ownerId } = this.#deps;
       const { listeners } = session();
-      const leave = resources.forwardListeners.acquire();
+      const leave = resources.forwardListeners.acquire(ownerId);
       try {
-        const bound = { port };
+        const bound = { port: port ?? 0 };
         bound.port = await listeners.listen(listenId, async (onStream) => {
-          const listener = await service.listen(host, port, (stream, peerName) =>
+          // The peer of a Unix socket is unknown, and counts as sandboxed while a sandboxed process has network access.
+          const listener = await service.listen(address, (stream, peerName) =>
             this.#unlessSandboxed({ peerName, localPort: bound.port }, stream, () => onStream(stream, peerName)),
           );
           bound.port = listener.port;
@@ -100,11 +114,10 @@ export class ConnectionForwards {
             },
           };
         });
-        this.#deps.audit?.({ event: "forward-listen", address: `${host}:${bound.port}` });
         return { port: bound.port };
       } catch (error) {
         leave();
-        throw toConnectError(error, `${host}:${port}`);
+        throw toConnectError(error, formatAddress(address));
       }
     },
     "forward/unlisten": async ({ listenId }) => {
@@ -112,7 +125,7 @@ export class ConnectionForwards {
       return {};
     },
     "forward/watchPorts": async ({ watch }, { afterResponse }) => {
-      if (watch) this.#requireAllowed("127.0.0.1", 0);
+      if (watch) this.#requireAllowed({ host: "127.0.0.1", port: 0 });
       this.#portTimer?.cancel();
       this.#portTimer = null;
       this.#reportedPorts = "[]";
@@ -130,7 +143,8 @@ export class ConnectionForwards {
 
   /** Records bytes that the client has processed. Ignores a closed stream: the client may not know yet. */
   ack(streamId: string, bytes: number): void {
-    if (this.#deps.config.allowForward === null) throw new ProtocolError("unexpected notification method: forward/ack");
+    if (this.#deps.config.allowForward === null && !this.#hasOpened)
+      throw new ProtocolError("unexpected notification method: forward/ack");
     this.#streams.get(streamId)?.onAck(bytes);
     if (this.#deps.metrics) this.#deps.metrics.forwardedBytes += bytes;
   }
@@ -142,13 +156,22 @@ export class ConnectionForwards {
     for (const stream of [...this.#streams.values()]) stream.discard("the client's connection was lost");
   }
 
-  #requireAllowed(host: string, port: number): ForwardService {
-    const { service, config, audit } = this.#deps;
-    const denial = forwardDenialReason(config.allowForward, host, port);
-    if (denial !== null) {
-      audit?.({ event: "forward-refused", target: `${host}:${port}` });
-      throw invalidRequest(denial);
+  /** Returns the function that connects to the target. Throws if the target is not allowed. */
+  #connector(address: ForwardAddress, context: CallContext): () => Promise<ByteStream> {
+    if ("path" in address || address.host !== CONSOLE_FORWARD_HOST || address.port !== 0) {
+      const service = this.#requireAllowed(address);
+      return () => connectTarget(service, address, context);
     }
+    const { service, console } = this.#deps;
+    if (!service) throw invalidRequest("forwarding is not supported on this host");
+    return () => connectConsole(console(), service, context.disconnected);
+  }
+
+  /** Throws if the address is not allowed; for null, if no address is. */
+  #requireAllowed(address: ForwardAddress | null): ForwardService {
+    const { service, config } = this.#deps;
+    const denial = forwardDenialReason(config.allowForward, address);
+    if (denial !== null) throw invalidRequest(denial);
     if (!service) throw invalidRequest("forwarding is not supported on this host");
     return service;
   }
@@ -164,6 +187,7 @@ export class ConnectionForwards {
     });
     if (metrics) metrics.forwardStreams++;
     this.#streams.set(streamId, stream);
+    this.#hasOpened = true;
     return stream;
   }
 
@@ -208,7 +232,7 @@ export class ConnectionForwards {
     const ports: ServerNotificationParams<"forward/ports">["ports"] = [];
     for (const { port, host, leader } of found) {
       const owner = processes.find(({ pid }) => pid === leader);
-      if (owner && forwardDenialReason(config.allowForward, host, port) === null)
+      if (owner && forwardDenialReason(config.allowForward, { host, port }) === null)
         ports.push({ port, host, processId: owner.processId });
     }
     ports.sort((a, b) => a.port - b.port);
@@ -222,21 +246,40 @@ export class ConnectionForwards {
 /** Connects to a target. `localhost` means the loopback addresses of this machine and is never resolved. */
 async function connectTarget(
   service: ForwardService,
-  host: string,
-  port: number,
+  target: ForwardAddress,
   { disconnected }: CallContext,
 ): Promise<ByteStream> {
-  const addresses = isLoopbackHost(host) && host.toLowerCase() === "localhost" ? ["127.0.0.1", "::1"] : [host];
+  const isLocalhost = "host" in target && target.host.toLowerCase() === "localhost";
+  const addresses = isLocalhost ? ["127.0.0.1", "::1"].map((host) => ({ ...target, host })) : [target];
   let failure: unknown;
   for (const address of addresses) {
     try {
-      return await service.connect(address, port, disconnected);
+      return await service.connect(address, disconnected);
     } catch (error) {
       // Report the error of the first address, which users expect.
       failure ??= error;
     }
   }
-  throw toConnectError(failure, `${host}:${port}`);
+  throw toConnectError(failure, formatAddress(target));
+}
+
+/** Returns the address of a request; null if it has none and `isOptional` is set. */
+function parseAddress(method: string, params: AddressParams, isOptional: false): ForwardAddress;
+function parseAddress(method: string, params: AddressParams, isOptional: boolean): ForwardAddress | null;
+function parseAddress(method: string, { host, port, path }: AddressParams, isOptional: boolean): ForwardAddress | null {
+  if (path !== undefined && host === undefined && port === undefined) {
+    if (path.startsWith("/") && !path.includes("\0")) return { path };
+    throw invalidRequest(`path \`${path}\` must be absolute`);
+  }
+  if (path === undefined && host !== undefined && port !== undefined) return { host, port };
+  if (isOptional && path === undefined && host === undefined && port === undefined) return null;
+  throw invalidRequest(`${method} requires \`host\` and \`port\`, or \`path\``);
+}
+
+interface AddressParams {
+  host?: string | undefined;
+  port?: number | undefined;
+  path?: string | undefined;
 }
 
 function toConnectError(error: unknown, target: string): RequestError {

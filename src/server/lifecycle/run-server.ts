@@ -9,8 +9,8 @@ import { watchIdle } from "./idle-exit.ts";
 import { connectWatchdog } from "./watchdog-client.ts";
 
 export interface RunServerOptions extends ListenOptions {
-  /** Called when the server listens, with its URL and the console's login URL or null. Not called for stdio. */
-  onListening?: (url: string, loginUrl: string | null) => void;
+  /** Called when the server listens. Not called for stdio. */
+  onListening?: (listening: ListeningServer) => void;
   /** Streams of the stdio transport. Default: those of this program. */
   stdin?: Readable;
   stdout?: Writable;
@@ -32,10 +32,15 @@ export async function runServer(
     const { stdin = process.stdin, stdout = process.stdout } = options;
     return runUntilSignal(server, { served: serveStdio(server, stdin, stdout), exit: options.exit });
   }
-  const listening = await listen(server, transport, options);
-  options.onListening?.(listening.url, listening.loginUrl());
+  const { auth, authFiles, revokedTokensFile, operatorUids, allowHosts, web, inherited, tls, clientCertificates } =
+    options;
+  const listening = await listen(server, transport, {
+    ...{ auth, authFiles, revokedTokensFile, operatorUids },
+    ...{ allowHosts, web, inherited, tls, clientCertificates },
+  });
+  options.onListening?.(listening);
   const { idleExitMs, exit, onHandoff } = options;
-  using _ = reloadTlsOnHangup(server, listening);
+  using _ = reloadOnHangup(server, listening);
   const idle = idleExitMs === undefined ? null : watchIdle(server, idleExitMs, systemClock);
   try {
     await runUntilSignal(server, { served: idle?.over, listening, exit, onHandoff });
@@ -44,10 +49,15 @@ export async function runServer(
   }
 }
 
-/** Reloads certificate and key on SIGHUP. If the new ones are invalid, logs the error and keeps the old ones. */
-function reloadTlsOnHangup(server: ExecServer, { reloadTls }: ListeningServer): Disposable {
-  if (!reloadTls) return { [Symbol.dispose]: () => undefined };
+/**
+ * Reloads tokens, secrets, certificate and key on SIGHUP. If the new ones are invalid, logs the error and keeps the old
+ * ones. A supervisor does not pass SIGHUP on: it starts the next server, which reads all files.
+ */
+function reloadOnHangup(server: ExecServer, { reloadTls, reloadAuth }: ListeningServer): Disposable {
+  if (!reloadTls && !reloadAuth) return { [Symbol.dispose]: () => undefined };
   const onHangUp = () => {
+    void reloadAuth?.();
+    if (!reloadTls) return;
     try {
       reloadTls();
       server.log("info", "reloaded certificate and key");

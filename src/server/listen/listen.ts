@@ -1,22 +1,34 @@
 import { chmodSync, lstatSync, unlinkSync } from "node:fs";
 import type { Readable, Writable } from "node:stream";
-import { systemClock } from "../../async/clock.ts";
+import type { Clock } from "../../async/clock.ts";
 import { getErrorCode, hasErrorCode } from "../../base/error-code.ts";
 import { errorMessage } from "../../base/error-message.ts";
+import { FlagError } from "../../base/flag-error.ts";
 import type { AcceptedSocket, Listener, ListenFunction } from "../../connection/accepted-socket.ts";
 import { LineConnection } from "../../connection/line-connection.ts";
 import type { TlsCredentials } from "../../connection/tls-listener.ts";
+import { checkOptions } from "../../exec/options/option-schema.ts";
+import type { AuthFiles } from "../auth/auth-config.ts";
+import { AuthFileWatcher, type AuthFileWatcherOptions } from "../auth/auth-file-watcher.ts";
+import { Authenticator } from "../auth/authenticator.ts";
+import { CertificateAuth, type ClientCertificates } from "../auth/certificate-auth.ts";
 import { LOCAL_PRINCIPAL, type Principal } from "../auth/principal.ts";
+import { RevokedTokens } from "../auth/revoked-tokens.ts";
 import type { WebSocketAuth } from "../auth/websocket-auth.ts";
 import type { ConsoleOptions } from "../console/console-gateway.ts";
 import type { ExecServer } from "../exec-server.ts";
 import { MAX_QUEUED_BYTES } from "../server-config.ts";
+import { listenOptions } from "../server-options.ts";
 import { fdQuotaFor, readFdLimit } from "./fd-quota.ts";
 import { ExecServerTransport, isLoopback } from "./listen-url.ts";
 import { type ListeningServer, WebSocketGateway } from "./websocket-gateway.ts";
 
 export interface ListenOptions {
   auth?: WebSocketAuth | undefined;
+  /** Token and secret files of `auth`, read again when they change. */
+  authFiles?: AuthFiles | undefined;
+  /** File with the ids of revoked tokens; created if it is missing. */
+  revokedTokensFile?: string | undefined;
   /** Unix users that are operators on a unix socket. */
   operatorUids?: readonly number[] | undefined;
   /** Host names that clients of a TCP listener may use, in addition to IP addresses and localhost. */
@@ -27,6 +39,8 @@ export interface ListenOptions {
   inherited?: number | undefined;
   /** Enables TLS on a TCP port. Called at startup and again by `reloadTls`. */
   tls?: (() => TlsCredentials) | undefined;
+  /** Accepts clients by certificate, of the authority in `tls`. Without `auth`, every client needs one. */
+  clientCertificates?: ClientCertificates | undefined;
 }
 
 /** Only the owner may connect to a unix socket. */
@@ -38,8 +52,10 @@ export async function listen(
   transport: Extract<ExecServerTransport, { type: "websocket" | "unix" }>,
   options: ListenOptions = {},
 ): Promise<ListeningServer> {
+  checkOptions("listen", options, listenOptions);
   const { auth = { type: "none" }, operatorUids = [], allowHosts = [], web, inherited } = options;
-  if (transport.type === "websocket" && auth.type === "none" && !isLoopback(transport.host)) {
+  const { clientCertificates } = options;
+  if (transport.type === "websocket" && auth.type === "none" && !clientCertificates && !isLoopback(transport.host)) {
     throw new Error(
       `refusing to listen on ${ExecServerTransport.toUrl(transport)} without authentication: anyone who can reach it could run commands; add \`--ws-auth capability-token --ws-token-file PATH\`, or listen on a loopback address`,
     );
@@ -52,18 +68,33 @@ export async function listen(
     throw new Error(`cannot listen on ${url}: --tls-cert and --tls-key require a ws:// address`);
   const { codec, listenAt, listenOnFd } = server.sockets;
   const isUnix = transport.type === "unix";
+  const { authFiles: files, revokedTokensFile } = options;
+  const { clock, log } = server;
+  const revoked = revokedTokensFile === undefined ? undefined : openRevokedTokens(revokedTokensFile, clock);
+  if (revoked && revoked.unwritableReason !== null)
+    log(
+      "warn",
+      `tokens cannot be revoked: ${revoked.path}: ${revoked.unwritableReason}; set --revoked-tokens-file PATH`,
+    );
+  const authenticator = new Authenticator(auth, { clock, revoked });
+  server.setAuthenticator(authenticator);
+  const keySet = await openKeySet(auth, authenticator, server);
+  const certificates = clientCertificates && new CertificateAuth(clock, clientCertificates, auth.type === "none");
   const gateway = new WebSocketGateway(
     server,
     {
-      auth,
+      auth: authenticator,
+      certificates,
       anonymousPrincipal: ({ peerUid }) => (isUnix ? principalOfUid(peerUid, operatorUids) : LOCAL_PRINCIPAL),
       allowedHosts: isUnix ? null : new Set(allowHosts.map((name) => name.toLowerCase())),
       web,
     },
     codec,
-    systemClock,
+    clock,
     fdQuotaFor(readFdLimit()),
   );
+  const openWatcher = (tlsFiles?: AuthFileWatcherOptions["tlsFiles"]) =>
+    files || revoked || tlsFiles ? new AuthFileWatcher({ authenticator, files, revoked, tlsFiles, clock, log }) : null;
   const onConnection = (socket: AcceptedSocket) => gateway.handleSocket(socket);
   const inherit = (descriptor: number) => {
     if (!listenOnFd)
@@ -73,20 +104,80 @@ export async function listen(
   if (transport.type === "unix") {
     const { path } = transport;
     const bound = inherited === undefined ? bindUnix(listenAt, path, onConnection) : inherit(inherited);
-    return gateway.attachListener(removeOnClose(await bound, path), url);
+    return withReload(gateway.attachListener(removeOnClose(await bound, path), url), openWatcher(), keySet);
   }
   if (!options.tls) {
     const bind = () => (inherited === undefined ? listenAt(transport, onConnection) : inherit(inherited));
     const listener = await withAddressInError(url, async () => bind());
-    return gateway.attachListener(listener, ExecServerTransport.toUrl({ ...transport, port: listener.port }));
+    return withReload(
+      gateway.attachListener(
+        listener,
+        ExecServerTransport.toUrl({ ...transport, port: listener.port ?? transport.port }),
+      ),
+      openWatcher(),
+      keySet,
+    );
   }
   // A TLS listener uses Node's sockets, which cannot adopt a descriptor of the addon.
   if (inherited !== undefined) throw new Error("cannot listen on inherited socket: a TLS listener cannot inherit one");
   const { tls } = options;
   const { listenTls } = await import("../../connection/tls-listener.ts");
   const listener = await withAddressInError(url, () => listenTls(transport, tls(), codec, onConnection));
-  const secureUrl = ExecServerTransport.toUrl({ ...transport, port: listener.port }).replace(/^ws:/, "wss:");
-  return { ...gateway.attachListener(listener, secureUrl), reloadTls: () => listener.reload(tls()) };
+  const secureUrl = ExecServerTransport.toUrl({ ...transport, port: listener.port ?? transport.port }).replace(
+    /^ws:/,
+    "wss:",
+  );
+  const reloadTls = () => listener.reload(tls());
+  const reloadCertificates = () => {
+    reloadTls();
+    certificates?.closeAll();
+  };
+  return withReload(
+    { ...gateway.attachListener(listener, secureUrl), reloadTls },
+    openWatcher(clientCertificates && { paths: clientCertificates.files, reload: reloadCertificates }),
+    keySet,
+  );
+}
+
+/** Fetches the keys of `keySetUrl`. A failed fetch is logged and repeated: an outage must not keep the server down. */
+async function openKeySet(
+  auth: WebSocketAuth,
+  authenticator: Authenticator,
+  { clock, log }: ExecServer,
+): Promise<Disposable | null> {
+  if (auth.type !== "signed-bearer-token" || auth.keySetUrl === undefined) return null;
+  const { RemoteKeySet } = await import("../auth/remote-key-set.ts");
+  const onChanged = () => void authenticator.recheckAll();
+  const keySet = new RemoteKeySet({ url: auth.keySetUrl, clock, log, onChanged });
+  authenticator.setKeySet(keySet);
+  await keySet.refresh();
+  return keySet;
+}
+
+/** Lets a listening server read its token and secret files again. */
+function withReload(
+  listening: ListeningServer,
+  watcher: AuthFileWatcher | null,
+  keySet: Disposable | null,
+): ListeningServer {
+  if (!watcher && !keySet) return listening;
+  return {
+    ...listening,
+    reloadAuth: async () => watcher?.reload(),
+    close: (reason) => {
+      watcher?.[Symbol.dispose]();
+      keySet?.[Symbol.dispose]();
+      return listening.close(reason);
+    },
+  };
+}
+
+function openRevokedTokens(path: string, clock: Clock): RevokedTokens {
+  try {
+    return new RevokedTokens(path, clock);
+  } catch (error) {
+    throw new FlagError("--revoked-tokens-file", path, error);
+  }
 }
 
 /** Adds the address to system errors, which do not contain it. */
@@ -129,6 +220,8 @@ export function serveStdio(server: ExecServer, input: Readable, output: Writable
       codec,
       maxQueuedBytes: MAX_QUEUED_BYTES,
     }),
+    LOCAL_PRINCIPAL,
+    "stdio",
   );
 }
 
@@ -141,7 +234,9 @@ async function bindUnix(
   // No other user may connect between bind and chmod.
   const mask = process.umask(0o177);
   try {
-    const listener = await listenAt({ path }, onConnection);
+    const listener = await listenAt({ path }, onConnection).catch((error: unknown) => {
+      throw new FlagError("--listen", `unix://${path}`, error);
+    });
     chmodSync(path, UNIX_SOCKET_MODE);
     return listener;
   } finally {
@@ -153,7 +248,7 @@ async function bindUnix(
 function removeOnClose(listener: Listener, path: string): Listener {
   const { ino } = lstatSync(path);
   return {
-    port: 0,
+    port: null,
     close(reason) {
       // Remove the file before closing, and only this server's own: after the close, another server may bind the
       // path.
@@ -168,7 +263,7 @@ function removeOnClose(listener: Listener, path: string): Listener {
 async function removeStaleSocket(path: string): Promise<void> {
   try {
     if (!lstatSync(path).isSocket())
-      throw new Error(`cannot listen on unix://${path}: there is a file that is not a socket`);
+      throw new FlagError("--listen", `unix://${path}`, "there is a file that is not a socket");
   } catch (error) {
     if (hasErrorCode(error, "ENOENT")) return;
     throw error;

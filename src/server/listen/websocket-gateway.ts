@@ -6,20 +6,22 @@ import type { ByteCodec } from "../../connection/byte-codec.ts";
 import { nodeSocket } from "../../connection/node-socket-listener.ts";
 import { websocketAcceptKey } from "../../connection/websocket-accept-key.ts";
 import { WebSocketConnection } from "../../connection/websocket-connection.ts";
-import { LOCAL_PRINCIPAL, type Principal } from "../auth/principal.ts";
+import type { Authenticator } from "../auth/authenticator.ts";
+import type { CertificateAuth } from "../auth/certificate-auth.ts";
+import { LOCAL_PRINCIPAL, type Principal, quotaOwner } from "../auth/principal.ts";
 import { isShareToken } from "../auth/share-tokens.ts";
 import {
   type AuthResult,
-  authorize,
+  type CredentialEnd,
   INVALID_TOKEN_DELAY_MS,
   parseBearerToken,
-  type WebSocketAuth,
 } from "../auth/websocket-auth.ts";
 import { parseSubprotocols, SUBPROTOCOL } from "../console/console-auth.ts";
 import { ConsoleGateway, type ConsoleOptions } from "../console/console-gateway.ts";
 import type { HttpTimeouts } from "../console/console-http-server.ts";
 import type { ExecServer } from "../exec-server.ts";
 import { MAX_QUEUED_BYTES } from "../server-config.ts";
+import { localBrowserUrl, withHost } from "./console-hosts.ts";
 import { type FdQuota, fdQuotaFor } from "./fd-quota.ts";
 import { FOREIGN_HOST_MESSAGE, isAllowedHost } from "./host-header.ts";
 import { headerHasToken, MAX_HEAD_BYTES, parseRequestHead, type RequestHead } from "./http-request-head.ts";
@@ -29,9 +31,13 @@ const HEAD_TIMEOUT_MS = 10_000;
 /** Time that a peer has to close its side after a response. The server then destroys the socket. */
 const CLOSE_TIMEOUT_MS = 1_000;
 
+const UNIX_SCHEME = "unix://";
+
 /** Access settings of the gateway: authentication, allowed hosts, principal of anonymous clients. */
 export interface GatewayOptions {
-  auth: WebSocketAuth;
+  auth: Authenticator;
+  /** Absent if the listener requests no client certificates. */
+  certificates?: CertificateAuth | undefined;
   /** Returns the principal of a connection that needs no token. */
   anonymousPrincipal(socket: AcceptedSocket): Principal;
   /**
@@ -58,12 +64,17 @@ interface BufferedRequest {
 export interface ListeningServer {
   /** URL that clients connect to, with the actual port. */
   readonly url: string;
-  /** Returns the URL of the console with a new one-time token, or null without a console. */
-  loginUrl(): string | null;
+  /**
+   * Returns the URL of the console with a new one-time token, or null without a console. Default host: an address that a
+   * browser on this host can open.
+   */
+  loginUrl(host?: string): string | null;
   /** Stops accepting. Open connections stay; resolves when they have closed too. */
   close(reason?: "replaced"): Promise<void>;
   /** Reloads certificate and key for new connections. Absent without TLS. Throws if they are invalid. */
   reloadTls?: () => void;
+  /** Reads token and secret files again. Absent without such files. */
+  reloadAuth?: () => Promise<void>;
   /** Destroys pending sockets and HTTP connections, such as a request whose head never ends. */
   destroyPending(): void;
 }
@@ -80,7 +91,7 @@ export class WebSocketGateway {
   readonly #pendingSockets = new Set<AcceptedSocket>();
   readonly #fdQuota: FdQuota;
   readonly #web: ConsoleGateway | null;
-  #listenPort = 0;
+  #listenPort: number | null = null;
 
   constructor(
     server: ExecServer,
@@ -94,28 +105,42 @@ export class WebSocketGateway {
     this.#codec = codec;
     this.#clock = clock;
     this.#fdQuota = fdQuota;
+    server.quotas.lower("connections", fdQuota.connections);
     const { web, auth } = options;
     this.#web = web
-      ? new ConsoleGateway(web, {
-          auth,
-          health: () => healthResponse(server),
-          share: (token) => this.#shareAuthResult(token),
-          rejectForeignOrigin: (head) => rejectForeignOrigin(head, options.allowedHosts, this.#web),
-          metrics: server.metrics ? () => server.metricsText() ?? "" : undefined,
-          upgrade: (...args) => this.#upgradeFromHttp(...args),
-          onRefused: (status) => server.metrics?.connectionRejected(status),
-          timeouts: options.httpTimeouts,
-          log: (message) => server.log("warn", message),
-        })
+      ? new ConsoleGateway(
+          web,
+          {
+            auth,
+            health: () => healthResponse(server),
+            share: (token) => this.#shareAuthResult(token),
+            rejectForeignOrigin: (head) => rejectForeignOrigin(head, options.allowedHosts, this.#web),
+            metrics: server.metrics ? () => server.metricsText() ?? "" : undefined,
+            upgrade: (...args) => this.#upgradeFromHttp(...args),
+            onRefused: (status) => server.metrics?.connectionRejected(status),
+            timeouts: options.httpTimeouts,
+            audit: server.audit ?? undefined,
+            log: (message) => server.log("warn", message),
+          },
+          clock,
+          server.accesses,
+        )
       : null;
   }
 
   attachListener(listener: Listener, url: string): ListeningServer {
     this.#listenPort = listener.port;
-    this.#web?.setPort(listener.port);
+    const web = this.#web?.hasPage ? this.#web : null;
+    const socketPath = url.startsWith(UNIX_SCHEME) ? url.slice(UNIX_SCHEME.length) : null;
+    if (web) this.#server.setConsole({ socketPath, newLogin: (principal) => web.newLogin(principal) });
     return {
       url,
-      loginUrl: () => this.#web?.loginUrl(url.replace(/^ws/, "http"), LOCAL_PRINCIPAL) ?? null,
+      // Browsers cannot open a Unix socket; `procwire console` forwards it.
+      loginUrl: (host) => {
+        if (!web || socketPath !== null) return null;
+        const base = url.replace(/^ws/, "http");
+        return web.loginUrl(host === undefined ? localBrowserUrl(base) : withHost(base, host), LOCAL_PRINCIPAL);
+      },
       close: async (reason) => {
         listener.close(reason);
         await Promise.all([...this.#open].map((socket) => socket.closed));
@@ -200,12 +225,22 @@ export class WebSocketGateway {
       .then((isInside) => {
         buffered.isBuffering = false;
         if (!this.#open.has(socket)) return;
-        if (isInside) this.#respond(socket, httpResponse(403, "connections from sandboxed processes are refused"));
-        else decide();
+        if (!isInside) return decide();
+        const reason = "connections from sandboxed processes are refused";
+        this.#auditRejection(socket, reason);
+        this.#respond(socket, httpResponse(403, reason));
       });
   }
 
   #route(socket: AcceptedSocket, head: RequestHead, buffered: BufferedRequest): void {
+    const problem = this.#options.certificates?.reject(socket.peerCertificate) ?? null;
+    if (problem !== null) {
+      // Probes have no certificate. The response closes the connection.
+      const isProbe = head.path === "/healthz" || head.path === "/readyz";
+      if (!isProbe) this.#auditRejection(socket, problem);
+      this.#respond(socket, isProbe ? routeHttp(this.#server, head) : httpResponse(401, problem));
+      return;
+    }
     const foreign = rejectForeignOrigin(head, this.#options.allowedHosts, this.#web);
     const isUpgrade = headerHasToken(head, "connection", "upgrade") && head.headers.has("upgrade");
     if (this.#web && !foreign && !isUpgrade) {
@@ -222,8 +257,8 @@ export class WebSocketGateway {
       this.#respond(socket, foreign ?? routeHttp(this.#server, head), head.method === "HEAD");
       return;
     }
-    const problem = validateUpgrade(head);
-    if (problem) this.#respond(socket, problem);
+    const invalid = validateUpgrade(head);
+    if (invalid) this.#respond(socket, invalid);
     // Authentication never rejects.
     else void this.#authenticate(socket, head, buffered);
   }
@@ -232,10 +267,11 @@ export class WebSocketGateway {
   async #authenticate(socket: AcceptedSocket, head: RequestHead, buffered: BufferedRequest): Promise<void> {
     const { auth, anonymousPrincipal } = this.#options;
     buffered.isBuffering = true;
-    const result = await this.#authResultOf(head);
+    const result = await this.#authResultOf(socket, head);
     buffered.isBuffering = false;
     if (!this.#open.has(socket)) return;
     if (result.type === "refused") {
+      this.#auditRejection(socket, result.reason);
       const reject = () => this.#respond(socket, httpResponse(401, result.reason));
       if (result.isGuess) this.#schedule(socket, INVALID_TOKEN_DELAY_MS, reject);
       else reject();
@@ -251,20 +287,37 @@ export class WebSocketGateway {
       this.#respond(socket, httpResponse(503, reason));
       return;
     }
-    const isAnonymous = auth.type === "none" && !(this.#web?.hasPage && head.headers.has("origin"));
-    const isShared = result.principal.share !== undefined;
-    const principal = isAnonymous && !isShared ? anonymousPrincipal(socket) : result.principal;
-    this.#upgrade(socket, head, Buffer.concat(buffered.bytes), principal);
+    const isAnonymous =
+      auth.type === "none" &&
+      result.principal === LOCAL_PRINCIPAL &&
+      !(this.#web?.hasPage && head.headers.has("origin"));
+    const principal = isAnonymous ? anonymousPrincipal(socket) : result.principal;
+    try {
+      void socket.closed.then(this.#server.quotas.acquire(quotaOwner(principal), "connections"));
+    } catch (error) {
+      this.#respond(socket, httpResponse(503, errorMessage(error)));
+      return;
+    }
+    const { credential } = principal;
+    const onEnd = result.onEnd ?? (credential && ((close) => credential.onEnd(close)));
+    this.#upgrade(socket, head, Buffer.concat(buffered.bytes), principal, onEnd);
   }
 
-  /** Browsers authenticate by console cookie or subprotocol; other clients by bearer token. */
-  #authResultOf(head: RequestHead): Promise<AuthResult> {
-    const { auth } = this.#options;
+  #auditRejection({ peerName: peer }: AcceptedSocket, reason: string): void {
+    this.#server.audit?.rejections.record({ event: "authentication", peer, reason });
+  }
+
+  /** Browsers authenticate by subprotocol; other clients by bearer token or certificate. A token has precedence. */
+  #authResultOf({ peerCertificate }: AcceptedSocket, head: RequestHead): Promise<AuthResult> {
+    const { auth, certificates } = this.#options;
     const { headers } = head;
     if (this.#web?.hasPage && headers.has("origin")) return this.#web.authenticate(head, isSameOrigin(head));
     const share = this.#shareAuthResult(parseBearerToken(headers.get("authorization")));
     if (share) return Promise.resolve(share);
-    return authorize(auth, headers.get("authorization"), Date.now());
+    const sendsToken = auth.type !== "none" && headers.has("authorization");
+    if (certificates && peerCertificate?.type === "valid" && !sendsToken)
+      return Promise.resolve(certificates.authorize(peerCertificate));
+    return auth.authorize(headers.get("authorization"));
   }
 
   /** Returns null if the token is not a share token. An expired one is rejected even without authentication. */
@@ -284,7 +337,13 @@ export class WebSocketGateway {
     this.#route(socket, head, { head: Buffer.alloc(0), bytes: [rest], isBuffering: false, hasEnded: false });
   }
 
-  #upgrade(accepted: AcceptedSocket, head: RequestHead, received: Buffer, principal: Principal): void {
+  #upgrade(
+    accepted: AcceptedSocket,
+    head: RequestHead,
+    received: Buffer,
+    principal: Principal,
+    onCredentialEnd: CredentialEnd | undefined,
+  ): void {
     this.#pendingSockets.delete(accepted);
     const { maxMessageBytes } = this.#server.config;
     const key = head.headers.get("sec-websocket-key") ?? "";
@@ -295,18 +354,24 @@ export class WebSocketGateway {
       ),
     );
     const maxQueuedBytes = MAX_QUEUED_BYTES;
+    const memory = this.#server.resources.openConnection(quotaOwner(principal));
+    void accepted.closed.then(() => memory[Symbol.dispose]());
     const socket = accepted.upgrade({ maxMessageBytes, maxQueuedBytes, received });
     const connection = new WebSocketConnection(socket, {
       label: `exec-server websocket ${accepted.peerName}`,
       role: "server",
       maxMessageBytes,
       maxQueuedBytes,
-      incomingLimits: this.#server.resources.incomingBytes,
+      incomingLimits: memory.incomingBytes,
       keepAlive: true,
       codec: this.#codec,
     });
     // The server's own task set owns the run and reports its failure.
-    void this.#server.accept(connection, principal);
+    const run = this.#server.accept(connection, principal, accepted.peerName);
+    if (!onCredentialEnd) return;
+    const stop = onCredentialEnd((reason) => connection.close(reason));
+    if (stop) void run.finally(stop).catch(() => undefined);
+    else connection.close("the token or console session has ended");
   }
 
   #respond(socket: AcceptedSocket, response: GatewayResponse, headOnly = false): void {

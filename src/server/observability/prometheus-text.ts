@@ -1,15 +1,22 @@
+import type { MemoryBudget } from "../../async/memory-budget.ts";
 import { VERSION } from "../../version.ts";
+import type { AuditLog } from "../audit/audit-log.ts";
 import type { EventLoopLag, Histogram, ServerMetrics } from "./server-metrics.ts";
 
 /** Values sampled when metrics are scraped; counters are in `ServerMetrics`. */
 export interface ServerState {
   connections: number;
   sessions: number;
+  /** Principals that hold a resource. */
+  principals: number;
   queuedBytes: number;
   degradedParts: number;
+  memory: Pick<MemoryBudget, "bytes" | "limitBytes" | "maxBytes">;
   /** Null on the first scrape. */
   loopLag: EventLoopLag | null;
   openDescriptors: number | null;
+  /** Null without an audit log. */
+  audit: Pick<AuditLog, "lines" | "isWritable" | "droppedSinkLines"> | null;
 }
 
 type Labels = Readonly<Record<string, string | number>>;
@@ -33,11 +40,27 @@ export function prometheusText(metrics: ServerMetrics, state: ServerState): stri
   page.counter("procwire_input_bytes_total", "Bytes of input written to processes", metrics.inputBytes);
   page.gauge("procwire_forward_streams", "Open forwarded TCP streams", metrics.forwardStreams);
   page.counter("procwire_forwarded_bytes_total", "Bytes of forwarded streams", metrics.forwardedBytes);
+  page.counters(
+    "procwire_network_decisions_total",
+    "Decisions of network proxies of processes, by decision and reason",
+    [...metrics.networkDecisions].flatMap(([decision, byReason]) =>
+      [...byReason].map(([reason, value]): [Labels, number] => [{ decision, reason }, value]),
+    ),
+  );
   page.gauge("procwire_connections", "Open connections", state.connections);
   page.counter("procwire_connections_total", "Connections accepted", metrics.acceptedConnections);
   page.gauge("procwire_sessions", "Connected and detached sessions", state.sessions);
+  page.gauge("procwire_principals", "Principals that hold a resource with a quota", state.principals);
+  page.counters(
+    "procwire_quota_refusals_total",
+    "Requests rejected because a principal reached its quota, by quota",
+    [...metrics.quotaRefusals].map(([quota, value]) => [{ quota }, value]),
+  );
   page.gauge("procwire_queued_bytes", "Bytes queued for all connections", state.queuedBytes);
   page.gauge("procwire_degraded_parts", "Degraded features; /healthz lists them", state.degradedParts);
+  page.gauge("procwire_memory_budget_used_bytes", "Memory charged to the budget", state.memory.bytes);
+  page.gauge("procwire_memory_budget_limit_bytes", "Limit of the budget in force", state.memory.limitBytes);
+  page.gauge("procwire_memory_budget_max_bytes", "Configured or default budget", state.memory.maxBytes);
   page.counters(
     "procwire_connections_rejected_total",
     "Connections rejected before the upgrade, by HTTP status",
@@ -49,6 +72,16 @@ export function prometheusText(metrics: ServerMetrics, state: ServerState): stri
     [...metrics.requestDurations].map(([method, histogram]) => [{ method }, histogram]),
   );
   page.histograms("procwire_spawn_duration_seconds", "Time to start a process", [[{}, metrics.spawnDurations]]);
+  if (state.audit) {
+    const { lines, isWritable, droppedSinkLines } = state.audit;
+    page.counter("procwire_audit_lines_total", "Lines written to the audit log", lines);
+    page.gauge("procwire_audit_writable", "1, or 0 while audited calls are refused", isWritable ? 1 : 0);
+    page.counter(
+      "procwire_audit_sink_dropped_total",
+      "Lines that the audit sink did not receive",
+      droppedSinkLines ?? 0,
+    );
+  }
   if (state.loopLag) {
     const { meanSeconds, p99Seconds, maxSeconds } = state.loopLag;
     page.gauge("procwire_event_loop_lag_mean_seconds", "Mean event loop delay since the last scrape", meanSeconds);

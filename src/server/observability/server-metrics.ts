@@ -1,7 +1,9 @@
 import type { monitorEventLoopDelay } from "node:perf_hooks";
 import type { HostProcess } from "../../exec/backend/host-backend.ts";
+import { onceEnded } from "../../exec/backend/process-state.ts";
 import type { ExitReason } from "../../exec/exec-process.ts";
-import { onceEnded } from "../session/process-state.ts";
+import type { NetworkDecision } from "../../protocol/network/network-schemas.ts";
+import type { QuotaName } from "../principal-quotas.ts";
 
 /** Upper bounds in seconds. Responses and starts take from tens of microseconds to seconds; a wait may take minutes. */
 const BOUNDS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 2.5, 10, 60];
@@ -33,13 +35,28 @@ export class Histogram {
   }
 }
 
+/** Reasons of the proxy itself. */
+const NETWORK_REASONS: ReadonlySet<string> = new Set([
+  "allow",
+  "denied",
+  "not_allowed",
+  "not_allowed_local",
+  "method_not_allowed",
+  "mitm_required",
+  "policy_denied",
+  "proxy_disabled",
+]);
+
 /** Counters and histograms of a server, updated where the events happen. Exists only with `--metrics`. */
 export class ServerMetrics {
   readonly #live = new Set<HostProcess>();
   readonly exitsByReason = new Map<ExitReason | "failed", number>();
   readonly rejectionsByStatus = new Map<number, number>();
+  readonly quotaRefusals = new Map<QuotaName, number>();
   readonly requestDurations = new Map<string, Histogram>();
   readonly spawnDurations = new Histogram();
+  /** Decisions of network proxies, by decision and then by reason. */
+  readonly networkDecisions = new Map<NetworkDecision["decision"], Map<string, number>>();
   startedProcesses = 0;
   failedStarts = 0;
   acceptedConnections = 0;
@@ -72,6 +89,17 @@ export class ServerMetrics {
       this.requestDurations.set(method, durations);
     }
     durations.observe(tookMs);
+  }
+
+  networkDecided({ decision, reason }: NetworkDecision): void {
+    const byReason = this.networkDecisions.get(decision) ?? new Map<string, number>();
+    this.networkDecisions.set(decision, byReason);
+    // A client chooses other texts, so they must not become label values.
+    increment(byReason, NETWORK_REASONS.has(reason) ? reason : "other");
+  }
+
+  quotaRefused(quota: QuotaName): void {
+    increment(this.quotaRefusals, quota);
   }
 
   connectionRejected(status: number): void {

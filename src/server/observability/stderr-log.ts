@@ -1,4 +1,4 @@
-import { printableJson, printableLine } from "../../base/printable-text.ts";
+import { printableJson, printableLine } from "../../base/text/printable-text.ts";
 import type { LogLevel, ServerLog } from "../host-services.ts";
 import { standardStream } from "../lifecycle/stdio-stream.ts";
 

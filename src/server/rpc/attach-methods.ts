@@ -1,5 +1,8 @@
 import { invalidParams, invalidRequest } from "../../protocol/errors.ts";
+import { canAccess, type Principal } from "../auth/principal.ts";
 import type { ShareTokens } from "../auth/share-tokens.ts";
+import { findNetworkLog } from "../network/network-log.ts";
+import type { ScreenCache } from "../session/screen-cache.ts";
 import type { Session } from "../session/session.ts";
 import type { SharedProcess } from "../session/shared-process.ts";
 import type { Handlers } from "./handler-types.ts";
@@ -7,30 +10,39 @@ import type { Handlers } from "./handler-types.ts";
 export type AttachMethod =
   | "process/attach"
   | "process/detach"
+  | "process/screen"
   | "process/inputs"
   | "process/claimQueries"
   | "process/tree"
+  | "process/connections"
   | "process/share"
+  | "process/listShares"
+  | "process/revokeShare"
   | "process/kill";
 
 export interface AttachMethodDeps {
   session: () => Session;
   /** Returns the process with this handle. A handle that the connection may not use is unknown to it. */
   findProcess: (handle: string) => SharedProcess;
-  share: ShareTokens["issue"];
+  /** Principal of the connection. */
+  principal: Principal;
+  shares: ShareTokens;
+  screens: ScreenCache;
 }
 
 /** The methods on processes that several sessions can use, most of them by handle. */
-export function attachMethods({ session, findProcess, share }: AttachMethodDeps): Handlers<AttachMethod> {
+export function attachMethods(deps: AttachMethodDeps): Handlers<AttachMethod> {
+  const { session, findProcess, principal, shares, screens } = deps;
   return {
-    "process/attach": async ({ handle, size, ...options }, context) => {
+    "process/attach": async ({ handle, size, screen: hasScreen, ...options }, context) => {
       const shared = findProcess(handle);
       const { process } = shared;
       const { entry, begin } = session().attachProcess(shared, options);
       // The driver's terminal size applies to the process. Ignore the error of a process that has just ended.
       if (options.role === "driver" && size && process.size) await process.resize(size).catch(() => undefined);
-      context.afterResponse(begin);
-      const { argv, cwd, tty, startedAtMs, running } = process.listing();
+      const screen = hasScreen ? ((await screens.render(process)) ?? undefined) : undefined;
+      context.afterResponse(() => begin(screen?.seq));
+      const { argv, cwd, tty, startedAtMs, running, name, labels } = process.listing();
       return {
         processId: entry.processId,
         handle,
@@ -43,12 +55,27 @@ export function attachMethods({ session, findProcess, share }: AttachMethodDeps)
         startedAtMs,
         running,
         nextSeq: process.log.nextSeq,
+        driver: entry.takeDriver(),
+        screen,
+        name,
+        labels,
       };
     },
 
     "process/detach": async ({ processId }) => {
       session().detachProcess(processId);
       return {};
+    },
+
+    "process/screen": async ({ processId }) => {
+      const { process } = await session().getProcess(processId);
+      const screen = await screens.render(process);
+      if (screen) return screen;
+      throw invalidRequest(
+        process.size === null
+          ? `process ${processId} has no terminal`
+          : `the terminal of process ${processId} is too large to render: ${process.size.cols}x${process.size.rows}`,
+      );
     },
 
     "process/inputs": async ({ processId }) => (await session().getProcess(processId)).shared.inputs(),
@@ -63,7 +90,20 @@ export function attachMethods({ session, findProcess, share }: AttachMethodDeps)
 
     "process/tree": async ({ handle }) => findProcess(handle).process.tree(),
 
-    "process/share": async ({ handle, role, ttlMs }) => share(findProcess(handle), role, ttlMs),
+    "process/connections": async ({ handle }) =>
+      findNetworkLog(findProcess(handle).process)?.list() ?? { connections: [], omitted: 0 },
+
+    "process/share": async ({ handle, role, ttlMs }) =>
+      shares.issue(findProcess(handle), { role, ttlMs, createdBy: principal }),
+
+    "process/listShares": async ({ handle }) => {
+      const only = handle === undefined ? null : findProcess(handle);
+      return { shares: shares.list((shared) => (only ? shared === only : canAccess(principal, shared.ownerId))) };
+    },
+
+    "process/revokeShare": async ({ handle, shareId }) => ({
+      revoked: shares.revoke(findProcess(handle), shareId),
+    }),
 
     "process/kill": async ({ handle, signal, mode }) => {
       const { process } = findProcess(handle);

@@ -1,5 +1,6 @@
 import { ByteSemaphore } from "../../async/byte-semaphore.ts";
 import { systemClock } from "../../async/clock.ts";
+import { stricterRequirement, toSandboxRequirement } from "../../exec/backend/sandbox-requirement.ts";
 import { invalidRequest, ProtocolError } from "../../protocol/errors.ts";
 import type { HttpBodyDelta } from "../../protocol/http-schemas.ts";
 import {
@@ -12,29 +13,33 @@ import {
   PROTOCOL_VERSION,
   type ResultOf,
 } from "../../protocol/methods.ts";
-import type { Principal } from "../auth/principal.ts";
+import type { Actor } from "../audit/audit-event.ts";
+import { AuditedCalls } from "../audit/audited-calls.ts";
+import { requireScope } from "../auth/method-scopes.ts";
+import { type Principal, quotaOwner } from "../auth/principal.ts";
 import { requireShareAccess } from "../auth/share-permissions.ts";
+import { type ConsoleAccess, consoleMethods } from "../console/console-access.ts";
 import { ConnectionForwards } from "../forward/forward-methods.ts";
 import type { HostServices, HttpRequestScope } from "../host-services.ts";
-import type { Actor } from "../observability/audit-log.ts";
+import { questionMethods } from "../network/question-methods.ts";
 import { MAX_QUEUED_BYTES, type ServerConfig } from "../server-config.ts";
-import type { ServerResources } from "../server-resources.ts";
+import type { ConnectionMemory, ServerResources } from "../server-resources.ts";
 import type { Session } from "../session/session.ts";
 import type { SessionClient } from "../session/session-process.ts";
 import type { SessionRegistry, TakeoverPolicy } from "../session/session-registry.ts";
+import { type AccessMethodDeps, accessMethods } from "./access-methods.ts";
 import { attachMethods } from "./attach-methods.ts";
-import { withAudit } from "./audited-methods.ts";
 import { ConnectionFiles, lazyFileMethods } from "./file-methods.ts";
 import type { CallContext, Handlers } from "./handler-types.ts";
 import type { Peer } from "./peer.ts";
-import { processMethods } from "./process-methods.ts";
+import { confined, processMethods, type StartConfinement } from "./process-methods.ts";
 import { discoverRoots } from "./sandboxed-capability-roots.ts";
 import { V0Processes } from "./v0-methods.ts";
 
 type Handshake =
   | { type: "new" }
   /** The server has sent the response to `initialize`. Other methods need the `initialized` notification first. */
-  | { type: "initialized" | "ready"; session: Session; attachment: SessionClient };
+  | { type: "initialized" | "ready"; session: Session; client: SessionClient };
 
 export interface ConnectionHandlerDeps {
   /** Authenticated principal of the connection. */
@@ -43,7 +48,18 @@ export interface ConnectionHandlerDeps {
   sessions: SessionRegistry;
   config: ServerConfig;
   resources: ServerResources;
+  /** Returns the web console of the server, or null if it has none. */
+  console: () => ConsoleAccess | null;
+  /** Connections and console sessions of the server. */
+  accesses: AccessMethodDeps["accesses"];
+  authenticator: AccessMethodDeps["authenticator"];
 }
+
+/**
+ * Name of the Codex client. It reads its capabilities from the handshake alone, so its handshake waits until they are known,
+ * which takes tens of milliseconds once. Other clients call `environment/info`.
+ */
+const CODEX_CLIENT_NAME = "codex-environment";
 
 /** The typed side of one connection: handshake, access checks, and one handler per method. Independent of JSON. */
 export class ConnectionHandler {
@@ -52,8 +68,11 @@ export class ConnectionHandler {
   readonly #v0: V0Processes;
   readonly #forwards: ConnectionForwards;
   readonly #methods: Handlers;
+  /** Null if the server has no audit log. */
+  readonly #audited: AuditedCalls | null;
   /** Limits the response bytes of this connection to the send queue limit. A larger response is sent alone. */
   readonly #responseBytes = new ByteSemaphore(MAX_QUEUED_BYTES);
+  readonly memory: ConnectionMemory;
   readonly #httpRequests: ReturnType<ServerResources["httpRequests"]["perConnection"]>;
   readonly #disconnected = new AbortController();
   #files: Promise<ConnectionFiles> | null = null;
@@ -63,22 +82,31 @@ export class ConnectionHandler {
 
   constructor(peer: Peer, deps: ConnectionHandlerDeps) {
     const { principal, host, sessions, config, resources } = deps;
+    const ownerId = quotaOwner(principal);
     this.#peer = peer;
     this.#deps = deps;
-    this.#httpRequests = resources.httpRequests.perConnection(config.caps.httpRequests.perOwner);
-    this.#v0 = new V0Processes(host.backend, peer, config);
+    this.memory = resources.openConnection(ownerId);
+    this.#httpRequests = resources.httpRequests.perConnection(config.caps.httpRequests.perOwner, ownerId);
+    const scope = principal.credential?.scope;
+    const requirement = stricterRequirement(
+      config.requireSandbox && toSandboxRequirement(config.requireSandbox, null),
+      scope?.sandbox ? toSandboxRequirement(scope.sandbox, scope.roots) : null,
+    );
+    const confinement: StartConfinement = { requirement, limits: scope?.limits };
+    this.#v0 = new V0Processes(confined(host.backend, confinement), peer, config, ownerId);
     this.#forwards = new ConnectionForwards({
       service: host.forward,
       peer,
       session: () => this.#session(),
       config,
       resources,
+      ownerId,
       clock: host.clock ?? systemClock,
       metrics: host.metrics,
-      audit: host.audit && ((event) => host.audit?.write(this.#actor(), event)),
       isSandboxedPeer: host.isSandboxedPeer ?? (() => false),
+      console: deps.console,
     });
-    const handlers: Handlers = {
+    this.#methods = {
       initialize: (params) => this.#initialize(params),
       "environment/info": async () => ({
         ...(await host.environment.describe()),
@@ -93,26 +121,39 @@ export class ConnectionHandler {
       ...attachMethods({
         session: () => this.#session(),
         findProcess: (handle) => sessions.findProcess(handle, principal, this.#session().isExtended),
-        share: (...request) => sessions.shares.issue(...request),
+        principal,
+        shares: sessions.shares,
+        screens: resources.screens,
+      }),
+      ...questionMethods({
+        session: () => this.#session(),
+        principal,
+        questions: sessions.questions,
+        hasConsole: () => deps.console() !== null,
       }),
       ...processMethods({
         session: () => this.#session(),
         listAll: () => sessions.listAll(principal),
+        sampleUsage: async () => (await host.backend.usage?.()) ?? new Map(),
         config,
         persistenceUnavailableReason: host.backend.persistenceUnavailableReason,
-        waits: resources.waits.perConnection(config.caps.waits.perOwner),
+        confinement,
+        waits: resources.waits.perConnection(config.caps.waits.perOwner, ownerId),
+        acquireRead: () => resources.waits.acquire(ownerId),
       }),
       ...lazyFileMethods(() => this.#openFiles()),
       ...this.#forwards.methods,
+      ...consoleMethods(deps.console, principal),
+      ...accessMethods(deps),
     };
-    this.#methods = host.audit
-      ? withAudit(handlers, {
+    this.#audited = host.audit
+      ? new AuditedCalls({
           log: host.audit,
           actor: () => this.#actor(),
           findProcess: (processId) => this.#findSession()?.findStarted(processId) ?? null,
           findV0Process: (sessionId) => this.#v0.process(sessionId),
         })
-      : handlers;
+      : null;
   }
 
   /**
@@ -124,18 +165,28 @@ export class ConnectionHandler {
   }
 
   /** Calls a method. Rejects with a RequestError if the method is not allowed or its handler rejects the request. */
-  async call<M extends MethodName>(
+  call<M extends MethodName>(
+    method: M,
+    params: ParamsOf<M>,
+    afterResponse: (task: () => void) => void,
+  ): Promise<ResultOf<M>> {
+    const run = () => this.#call(method, params, afterResponse);
+    return this.#audited ? this.#audited.run(method, params, run) : run();
+  }
+
+  async #call<M extends MethodName>(
     method: M,
     params: ParamsOf<M>,
     afterResponse: (task: () => void) => void,
   ): Promise<ResultOf<M>> {
     this.#requireReady(methods[method].family);
-    const { principal, resources } = this.#deps;
+    const { principal } = this.#deps;
     if (principal.share) requireShareAccess(principal.share, method, params);
+    if (principal.credential?.scope) requireScope(principal.credential.scope, method, params);
     const disconnected = this.#disconnected.signal;
     const reserveResponseBytes = async (bytes: number) => {
       afterResponse(await this.#responseBytes.acquire(bytes, disconnected));
-      afterResponse(await resources.responseBytes.acquire(bytes, disconnected));
+      afterResponse(await this.memory.responseBytes.acquire(bytes, disconnected));
     };
     return this.#methods[method](params, { afterResponse, reserveResponseBytes, disconnected });
   }
@@ -146,13 +197,13 @@ export class ConnectionHandler {
       throw new ProtocolError("received `initialized` notification before `initialize`");
     }
     this.#handshake = { ...this.#handshake, type: "ready" };
-    this.#handshake.session.ready(this.#handshake.attachment);
+    this.#handshake.session.ready(this.#handshake.client);
     this.#forwards.ready();
   }
 
   /** Handles `process/ack`: the client has stored everything up to `seq`. */
   ack(processId: string, seq: number): void {
-    if (this.#handshake.type === "new" || !this.#handshake.attachment.extensions.has("outputAck")) {
+    if (this.#handshake.type === "new" || !this.#handshake.client.extensions.has("outputAck")) {
       throw new ProtocolError("unexpected notification method: process/ack");
     }
     this.#handshake.session.findStarted(processId)?.acknowledge(seq);
@@ -169,7 +220,8 @@ export class ConnectionHandler {
     this.#v0.close();
     this.#http?.close();
     this.#forwards.close(this.#findSession());
-    if (this.#handshake.type !== "new") this.#handshake.session.detach(this.#handshake.attachment);
+    if (this.#handshake.type !== "new") this.#handshake.session.detach(this.#handshake.client);
+    this.memory[Symbol.dispose]();
     await (await this.#files)?.close();
   }
 
@@ -180,17 +232,18 @@ export class ConnectionHandler {
     this.#isExtended = granted.length > 0;
     const { clientName, resumeSessionId } = params;
     const extensions = new Set<Extension>(granted);
-    const attachment: SessionClient = { peer: this.#peer, extensions, clientName };
+    const client: SessionClient = { peer: this.#peer, extensions, clientName };
     const session =
       resumeSessionId === undefined
-        ? sessions.open(principal, attachment)
-        : sessions.resume(resumeSessionId, principal, attachment, takeoverPolicyOf(params));
-    this.#handshake = { type: "initialized", session, attachment };
+        ? sessions.open(principal, client)
+        : sessions.resume(resumeSessionId, principal, client, takeoverPolicyOf(params));
+    this.#handshake = { type: "initialized", session, client };
+    const describe = () => (clientName === CODEX_CLIENT_NAME ? host.environment.describe() : host.environment.info());
     return {
       protocolVersion: PROTOCOL_VERSION,
       sessionId: session.id,
       // A guest gets no information about the host.
-      environmentInfo: principal.share ? undefined : host.environment.info(),
+      environmentInfo: principal.share ? undefined : await describe(),
       extensions: granted,
       attachmentId: session.attachmentId,
       generation: sessions.generation,
@@ -198,11 +251,11 @@ export class ConnectionHandler {
   }
 
   async #httpRequest(params: ParamsOf<"http/request">, context: CallContext): Promise<ResultOf<"http/request">> {
-    const { host, resources } = this.#deps;
+    const { host } = this.#deps;
     this.#http ??= host.http.open((delta) => this.#sendBodyDelta(delta), this.#httpRequests.enter);
     const { bodyBase64, ...rest } = params;
     const admit = (bytes: number) => {
-      const release = resources.httpBodies.tryAcquire(bytes);
+      const release = this.memory.httpBodies.tryAcquire(bytes);
       if (release) context.afterResponse(release);
       return release !== null;
     };
@@ -227,10 +280,12 @@ export class ConnectionHandler {
 
   #openFiles(): Promise<ConnectionFiles> {
     const session = this.#session();
-    const { host, resources } = this.#deps;
+    const { host, resources, principal } = this.#deps;
     const { sandboxedFiles: sandboxed } = host;
+    const ownerId = quotaOwner(principal);
+    const roots = principal.credential?.scope?.roots ?? null;
     this.#files ??= host.files().then(
-      (files) => new ConnectionFiles({ files, peer: this.#peer, session, sandboxed, resources }),
+      (files) => new ConnectionFiles({ files, peer: this.#peer, session, sandboxed, resources, ownerId, roots }),
       (error: unknown) => {
         // The next request may succeed.
         this.#files = null;

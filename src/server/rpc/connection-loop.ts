@@ -1,3 +1,4 @@
+import { SliceCounter } from "../../async/slices.ts";
 import { freeBuffer, freeCopiedBuffer } from "../../base/free-buffer.ts";
 import type { Connection } from "../../connection/connection.ts";
 import { type Message, UNREADABLE_ID } from "../../protocol/envelope.ts";
@@ -5,6 +6,7 @@ import { ErrorCode, ProtocolError, toWireError } from "../../protocol/errors.ts"
 import {
   CHUNK_TAIL,
   encodeError,
+  encodeListing,
   encodeResponse,
   readBlockHead,
   readBlockTail,
@@ -21,6 +23,8 @@ import { type RoutedRequest, routeMessage } from "./route-message.ts";
 
 export interface ConnectionLoopDeps extends ConnectionHandlerDeps {
   log: ServerLog;
+  /** Called for each message of the client. */
+  onUsed?: () => void;
 }
 
 /** Serves one connection. Resolves when the connection has closed. */
@@ -45,7 +49,7 @@ class ConnectionLoop {
     this.#deps = deps;
     this.#peer = new ConnectionPeer(connection);
     this.#handler = new ConnectionHandler(this.#peer, deps);
-    this.#pending = new PendingRequests(connection, deps.resources.memory);
+    this.#pending = new PendingRequests(connection, this.#handler.memory.budgets);
   }
 
   run(): Promise<void> {
@@ -67,6 +71,7 @@ class ConnectionLoop {
   }
 
   #onMessage(message: Message): void {
+    this.#deps.onUsed?.();
     try {
       const routed = routeMessage(message);
       switch (routed.type) {
@@ -76,6 +81,9 @@ class ConnectionLoop {
           return;
         case "refused":
           this.#connection.send(encodeError(routed.id, toWireError(routed.error, this.#handler.isExtended)));
+          return;
+        case "clientResponse":
+          this.#peer.requests.settle(routed.id, routed.response);
           return;
         case "initialized":
           this.#handler.initialized();
@@ -148,10 +156,27 @@ class ConnectionLoop {
       this.#connection.sendChunk(readBlockHead(request.id), chunk, readBlockTail(eof));
       return null;
     }
+    if (isLongListing(request, result)) return this.#sendListing(request, result);
     // The handler returned the result of this method.
     const encoded = methods[request.method].result.encode(result as never, this.#handler.isExtended);
     this.#connection.send(encodeResponse(request.id, encoded));
     return null;
+  }
+
+  /** Encodes a long listing in slices, so that other connections do not wait for all of it. */
+  async #sendListing({ id, method }: RoutedRequest, result: ListingResult): Promise<void> {
+    // Each part is a result of this method, and its schema encodes to an object.
+    const encode = (part: Partial<ListingResult>) =>
+      methods[method].result.encode({ ...result, ...part } as never) as Record<string, unknown>;
+    const { entries: _, ...others } = encode({ entries: [] });
+    const slices = new SliceCounter();
+    let parts = "";
+    for (let at = 0; at < result.entries.length; at += LISTING_SLICE_ENTRIES) {
+      const { entries } = encode({ entries: result.entries.slice(at, at + LISTING_SLICE_ENTRIES), errors: [] });
+      parts += `${at === 0 ? "" : ","}${JSON.stringify(entries).slice(1, -1)}`;
+      await slices.next();
+    }
+    if (!this.#isDisconnected) this.#connection.send(encodeListing(id, parts, others));
   }
 
   /** Sends the error of a request. A closed connection aborts its requests, which is not a bug. */
@@ -162,6 +187,21 @@ class ConnectionLoop {
     });
     if (!this.#isDisconnected) this.#connection.send(encodeError(id, wireError));
   }
+}
+
+/** Result of `fs/walk` and `fs/readDirectory`. */
+interface ListingResult {
+  entries: readonly unknown[];
+  errors?: readonly unknown[];
+}
+
+/** Entries that are encoded at once. They take about two milliseconds. */
+const LISTING_SLICE_ENTRIES = 2_048;
+
+function isLongListing({ method }: RoutedRequest, result: unknown): result is ListingResult {
+  if (method !== "fs/walk" && method !== "fs/readDirectory") return false;
+  // The handler returned the result of this method.
+  return (result as ListingResult).entries.length > LISTING_SLICE_ENTRIES;
 }
 
 function tracedRequest({ method, params, trace }: RoutedRequest): TracedRequest {

@@ -1,11 +1,13 @@
+import { posix } from "node:path";
 import { ByteSemaphore } from "../../async/byte-semaphore.ts";
 import { KeyedQueue } from "../../async/keyed-queue.ts";
 import { isObject } from "../../base/type-guards.ts";
 import type { FileSystem } from "../../files/file-system.ts";
-import { decodeBase64 } from "../../protocol/base64.ts";
+import { type Base64Text, decodeBase64, InvalidBase64 } from "../../protocol/base64.ts";
 import { invalidParams, invalidRequest } from "../../protocol/errors.ts";
 import { type MethodName, methods, type ParamsOf, type ResultOf } from "../../protocol/methods.ts";
-import type { SandboxedFileServers } from "../host-services.ts";
+import { pathFromUri } from "../../protocol/path-uri.ts";
+import type { SandboxedFileServers, SandboxedFileSystem } from "../host-services.ts";
 import { LISTING_RESPONSE_BYTES } from "../server-config.ts";
 import type { ServerResources } from "../server-resources.ts";
 import type { Session } from "../session/session.ts";
@@ -43,8 +45,11 @@ const STAY_OPEN: ReadonlySet<FileMethod> = new Set([
 export function lazyFileMethods(open: () => Promise<ConnectionFiles>): Handlers<FileMethod> {
   const lazy = <M extends FileMethod>(method: M): Handler<M> => {
     return async (params, context) => {
+      const data: unknown = "dataBase64" in params ? params.dataBase64 : undefined;
+      if (data instanceof InvalidBase64) decodeFileData(data);
       const files = await open();
       const sandbox = "sandbox" in params && !isUnrestricted(params.sandbox) ? params.sandbox : undefined;
+      if (files.roots) return files.inRoots(files.roots, method, params, sandbox);
       return sandbox === undefined ? files.methods[method](params, context) : files.inSandbox(method, params, sandbox);
     };
   };
@@ -60,6 +65,10 @@ export interface ConnectionFilesDeps {
   session: Session;
   sandboxed: SandboxedFileServers | undefined;
   resources: ServerResources;
+  /** Id of the principal whose quotas count file handles and watched paths. */
+  ownerId: string;
+  /** Directories that the token of the connection grants. Null: all. */
+  roots: readonly string[] | null;
 }
 
 /** The `fs/*` methods of one connection. Changes run in order, and so do the blocks of one file handle. */
@@ -72,16 +81,20 @@ export class ConnectionFiles {
   readonly #changes: KeyedQueue<"changes">;
   readonly #blocks = new KeyedQueue<string>();
   readonly #atomicWrites = new ByteSemaphore(MAX_CONCURRENT_ATOMIC_WRITES);
+  /** Files that are open inside the roots, by handle id. */
+  readonly #openInRoots = new Map<string, SandboxedFileSystem>();
+  readonly roots: readonly string[] | null;
 
-  constructor({ files, peer, session, sandboxed, resources }: ConnectionFilesDeps) {
+  constructor({ files, peer, session, sandboxed, resources, ownerId, roots }: ConnectionFilesDeps) {
+    this.roots = roots;
     this.#files = files;
     this.#sandboxed = sandboxed;
     this.#scope = session;
     this.#changes = session.fileChanges;
-    this.#handles = files.openHandles(() => resources.fileHandles.acquire());
+    this.#handles = files.openHandles(() => resources.fileHandles.acquire(ownerId));
     this.#watches = files.openWatches(
       (watchId) => peer.notify({ method: "fs/missingChanged", params: { watchId } }),
-      (paths) => resources.watchedPaths.acquire(paths),
+      (paths) => resources.watchedPaths.acquire(ownerId, paths),
     );
   }
 
@@ -96,9 +109,8 @@ export class ConnectionFiles {
       return { dataBase64: data };
     },
     "fs/writeFile": async ({ dataBase64, ...params }) => {
-      const decoded = decodeBase64(dataBase64);
-      if (!decoded.ok) throw invalidRequest(`fs/writeFile requires valid base64 dataBase64: ${decoded.problem}`);
-      return this.#enqueueChange(() => this.#files.writeFile({ ...params, data: decoded.bytes }));
+      const data = decodeFileData(dataBase64);
+      return this.#enqueueChange(() => this.#files.writeFile({ ...params, data }));
     },
     "fs/createDirectory": async (params) => this.#enqueueChange(() => this.#files.createDirectory(params)),
     "fs/getMetadata": async (params) => this.#files.getMetadata(params),
@@ -152,8 +164,37 @@ export class ConnectionFiles {
     return CHANGES.has(method) ? this.#changes.run("changes", call) : call();
   }
 
+  /** Executes a method inside the roots of the token. The kernel denies every other path, also behind a symbolic link. */
+  async inRoots<M extends FileMethod>(
+    roots: readonly string[],
+    method: M,
+    params: ParamsOf<M>,
+    sandbox: unknown,
+  ): Promise<ResultOf<M>> {
+    if (sandbox !== undefined && sandbox !== null)
+      throw invalidParams("sandbox cannot be combined with the roots of the token; omit it");
+    for (const path of pathsOf(params)) requireWithin(path, roots);
+    if (!this.#sandboxed)
+      throw invalidRequest(`${method} is not allowed: this server cannot enforce the roots of the token`);
+    const sandboxed = this.#sandboxed;
+    const handleId = "handleId" in params ? params.handleId : undefined;
+    const call = async () => {
+      const opened = handleId === undefined ? undefined : this.#openInRoots.get(handleId);
+      const inside = opened ?? (await sandboxed.forRoots(roots, this.#scope));
+      const result = await inside.call(method, { ...params, sandbox: undefined });
+      if (handleId !== undefined && OPENS.has(method)) this.#openInRoots.set(handleId, inside);
+      if (handleId !== undefined && CLOSES.has(method)) this.#openInRoots.delete(handleId);
+      return result;
+    };
+    if (handleId !== undefined) return this.#blocks.run(handleId, call);
+    return CHANGES.has(method) ? this.#changes.run("changes", call) : call();
+  }
+
   async close(): Promise<void> {
     this.#watches.close();
+    const opened = [...this.#openInRoots];
+    this.#openInRoots.clear();
+    for (const [handleId, inside] of opened) await inside.call("fs/close", { handleId }).catch(() => undefined);
     await this.#handles.close();
   }
 
@@ -166,6 +207,32 @@ export class ConnectionFiles {
     await this.#changes.run("changes", task);
     return {};
   }
+}
+
+function decodeFileData(dataBase64: Base64Text): Uint8Array {
+  const decoded = decodeBase64(dataBase64);
+  if (!decoded.ok) throw invalidRequest(`fs/writeFile requires valid base64 dataBase64: ${decoded.problem}`);
+  return decoded.bytes;
+}
+
+const OPENS: ReadonlySet<FileMethod> = new Set(["fs/open", "fs/openPartial"]);
+const CLOSES: ReadonlySet<FileMethod> = new Set(["fs/close", "fs/commit"]);
+
+/** Returns the paths of a file request. */
+function pathsOf(params: ParamsOf<FileMethod>): string[] {
+  const named = [
+    "path" in params ? params.path : undefined,
+    "sourcePath" in params ? params.sourcePath : undefined,
+    "destinationPath" in params ? params.destinationPath : undefined,
+  ];
+  return named.filter((path) => path !== undefined).map(pathFromUri);
+}
+
+/** Throws an error that names the roots. The kernel decides about links; this check only explains. */
+function requireWithin(path: string, roots: readonly string[]): void {
+  const normal = posix.normalize(path);
+  if (roots.some((root) => root === "/" || normal === root || normal.startsWith(`${root}/`))) return;
+  throw invalidRequest(`path \`${path}\` is outside the roots of the token: ${roots.join(", ")}`);
 }
 
 /** Reports whether a sandbox request has no restrictions. */

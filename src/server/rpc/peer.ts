@@ -3,16 +3,26 @@ import { BULK_QUEUE_LIMIT_BYTES, HIGH_WATER_MARK_BYTES } from "../../connection/
 import {
   CHUNK_TAIL,
   encodeNotification,
+  encodeRequest,
   forwardDataHead,
   outputHead,
   v0OutputHead,
 } from "../../protocol/message-text.ts";
-import { type ServerNotification, serverNotifications } from "../../protocol/methods.ts";
+import {
+  type ServerNotification,
+  type ServerRequest,
+  type ServerRequestResult,
+  serverNotifications,
+  serverRequests,
+} from "../../protocol/methods.ts";
 import { MAX_QUEUED_RESPONSE_BYTES } from "../server-config.ts";
+import { ClientRequests } from "./client-requests.ts";
 
 /** The other end of a connection, as handlers see it. */
 export interface Peer {
   notify(notification: ServerNotification): void;
+  /** Sends a request to the client. Rejects on an error response, an invalid result, an abort and a disconnect. */
+  request(request: ServerRequest, options: { isExtended: boolean; signal: AbortSignal }): Promise<ServerRequestResult>;
   /** True if the send queue is above the bulk limit. Bulk output then waits for the drain. */
   readonly isAboveBulkLimit: boolean;
   /** True if the send queue is above the queue limit. All streams then wait for the drain. */
@@ -24,6 +34,8 @@ export interface Peer {
   /** Calls `listener` when the peer can take more data. Returns the function that removes the listener. */
   onDrain(listener: () => void): () => void;
   close(reason: string): void;
+  /** True if the receiver keeps the bytes of a notification after `notify`: a client in this process. */
+  readonly keepsBytes?: boolean | undefined;
   /** Direct input of the connection, if it supports it. */
   readonly directInput?: DirectInput | undefined;
 }
@@ -32,6 +44,8 @@ export interface Peer {
 export class ConnectionPeer implements Peer {
   readonly #connection: Connection;
   readonly #listeners = new Set<() => void>();
+  /** Requests that wait for a response of the client. */
+  readonly requests = new ClientRequests();
   /** Large responses that wait until the queue is below its limit. */
   #waiting: (() => void)[] = [];
   /** Bytes of output sent so far. */
@@ -42,6 +56,16 @@ export class ConnectionPeer implements Peer {
   constructor(connection: Connection) {
     this.#connection = connection;
     connection.onDrain = () => this.#drained();
+  }
+
+  async request(
+    { method, params }: ServerRequest,
+    { isExtended, signal }: { isExtended: boolean; signal: AbortSignal },
+  ): Promise<ServerRequestResult> {
+    const spec = serverRequests[method];
+    const encoded = spec.params.encode(params, isExtended);
+    const result = await this.requests.start((id) => this.#connection.send(encodeRequest(id, method, encoded)), signal);
+    return spec.result.decode(result);
   }
 
   notify(notification: ServerNotification): void {
@@ -129,6 +153,7 @@ export class ConnectionPeer implements Peer {
   /** Wakes all waiting responses; `hasResponseCapacity` is true from now on. */
   disconnected(): void {
     this.#isDisconnected = true;
+    this.requests.disconnected();
     const waiting = this.#waiting;
     this.#waiting = [];
     for (const wake of waiting) wake();

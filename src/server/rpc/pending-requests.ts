@@ -6,40 +6,41 @@ import type { RoutedRequest } from "./route-message.ts";
 /** Estimated memory of a request in addition to its payload. */
 const REQUEST_OVERHEAD_BYTES = 4096;
 
-/** Limits the pending requests of a connection. The limit is lower while the server's memory budget is exhausted. */
+/** Limits the pending requests of a connection. The limit is lower while one of its memory budgets is exhausted. */
 export class PendingRequests {
   readonly #connection: Connection;
-  readonly #memory: MemoryBudget;
-  readonly #stopListening: () => void;
+  readonly #budgets: readonly MemoryBudget[];
+  readonly #stopListening: (() => void)[];
   #bytes = 0;
   #isPaused = false;
 
-  constructor(connection: Connection, memory: MemoryBudget) {
+  constructor(connection: Connection, budgets: readonly MemoryBudget[]) {
     this.#connection = connection;
-    this.#memory = memory;
-    this.#stopListening = memory.onFull(() => this.#update());
+    this.#budgets = budgets;
+    this.#stopListening = budgets.map((memory) => memory.onFull(() => this.#update()));
   }
 
   /** Counts a request. Returns the function that ends it. */
   add(request: RoutedRequest): () => void {
     const bytes = REQUEST_OVERHEAD_BYTES + payloadBytes(request);
     this.#bytes += bytes;
-    this.#memory.charge(bytes);
+    for (const memory of this.#budgets) memory.charge(bytes);
     this.#update();
     return () => {
       this.#bytes -= bytes;
-      this.#memory.release(bytes);
+      for (const memory of this.#budgets) memory.release(bytes);
       this.#update();
     };
   }
 
-  /** Stops listening to the memory budget after the connection closed. Pending requests count until they end. */
+  /** Stops listening to the memory budgets after the connection closed. Pending requests count until they end. */
   stop(): void {
-    this.#stopListening();
+    for (const stop of this.#stopListening) stop();
   }
 
   #update(): void {
-    const maxBytes = this.#memory.isFull ? MAX_PENDING_REQUEST_BYTES_WHEN_FULL : MAX_PENDING_REQUEST_BYTES;
+    const isFull = this.#budgets.some((memory) => memory.isFull);
+    const maxBytes = isFull ? MAX_PENDING_REQUEST_BYTES_WHEN_FULL : MAX_PENDING_REQUEST_BYTES;
     if (!this.#isPaused && this.#bytes > maxBytes) {
       this.#isPaused = true;
       this.#connection.pause();

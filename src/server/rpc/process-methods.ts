@@ -1,4 +1,7 @@
-import type { ProcessListing, StartParams } from "../../exec/exec-process.ts";
+import type { HostBackend } from "../../exec/backend/host-backend.ts";
+import { mergeLimits, type ProcessLimits } from "../../exec/backend/process-limits.ts";
+import type { SandboxRequirement } from "../../exec/backend/sandbox-requirement.ts";
+import type { ProcessListing, StartParams, TreeUsage } from "../../exec/exec-process.ts";
 import { invalidParams, invalidRequest } from "../../protocol/errors.ts";
 import type { MethodName } from "../../protocol/methods.ts";
 import { cwdFromUri } from "../../protocol/path-uri.ts";
@@ -14,26 +17,52 @@ export interface ProcessMethodDeps {
   session: () => Session;
   /** Returns the processes of all sessions that this connection may see. */
   listAll: () => ProcessListing[];
+  /** Returns the resource usage of live processes by pid; empty if the host reports none. */
+  sampleUsage: () => Promise<ReadonlyMap<number, TreeUsage>>;
   config: ServerConfig;
   /** Why persistent processes are unavailable, or null if they are available. */
   persistenceUnavailableReason: string | null;
+  confinement: StartConfinement;
   /** Limits the pending waits of this connection. */
   waits: { enter: () => () => void };
+  /** Counts a `process/read` that waits for output. Returns the function that ends it. Throws a RequestError at the limit. */
+  acquireRead: () => () => void;
+}
+
+/** Confinement that the server and the token of the connection require of each start. */
+export interface StartConfinement {
+  requirement: SandboxRequirement | null;
+  limits: ProcessLimits | undefined;
+}
+
+/** Returns a backend whose starts are confined. */
+export function confined(backend: HostBackend, confinement: StartConfinement): HostBackend {
+  return { ...backend, start: (params) => backend.start(confine(params, confinement)) };
+}
+
+function confine(params: StartParams, { requirement, limits }: StartConfinement): StartParams {
+  return {
+    ...params,
+    sandboxRequirement: requirement ?? params.sandboxRequirement,
+    limits: limits ? mergeLimits(limits, params.limits) : params.limits,
+  };
 }
 
 /** The methods on processes of the connection's session. */
 export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod> {
-  const { session, listAll, config, waits, persistenceUnavailableReason } = deps;
+  const { session, listAll, sampleUsage, config, waits, acquireRead, persistenceUnavailableReason, confinement } = deps;
   return {
     "process/start": async (params, context) => {
-      const { entry, begin } = await session().start(startParams(params, config, persistenceUnavailableReason));
+      const start = confine(startParams(params, config, persistenceUnavailableReason), confinement);
+      const { entry, begin } = await session().start(start);
       context.afterResponse(begin);
-      const { processId, sandboxType, droppedEnv } = entry.process;
-      return { processId, sandboxType, handle: entry.handle, droppedEnv: droppedEnv && [...droppedEnv] };
+      const { processId, sandboxType, droppedEnv, pid } = entry.process;
+      const { handle } = entry;
+      return { processId, sandboxType, handle, droppedEnv: droppedEnv && [...droppedEnv], pid: pid ?? undefined };
     },
 
     "process/read": async ({ processId, ...params }, context) =>
-      (await session().getProcess(processId)).read(params, context),
+      (await session().getProcess(processId)).read(params, context, acquireRead),
 
     "process/write": ({ processId, chunk, writeId }) => session().input.write(processId, chunk, writeId),
 
@@ -76,33 +105,32 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
       return { ...(await process.snapshot()), handle: shared.handle, lifetime: shared.lifetime };
     },
 
-    "process/list": async ({ allSessions }) => ({
-      processes: allSessions
-        ? listAll()
-        : session()
-            .ownProcesses()
-            .map((shared) => shared.listing()),
-    }),
+    "process/list": async ({ allSessions, usage }) => {
+      // Sampled first: the listings then describe the moment of the response.
+      const usageByPid = usage ? await sampleUsage() : undefined;
+      const own = () =>
+        session()
+          .ownProcesses()
+          .map((shared) => shared.listing());
+      const processes = (allSessions ? listAll() : own()).map((listing) =>
+        usageByPid && listing.running && listing.pid !== null
+          ? { ...listing, usage: usageByPid.get(listing.pid) }
+          : listing,
+      );
+      return { processes };
+    },
   };
 }
 
 /** Converts wire params to the params of the backend. */
 function startParams(params: WireStartParams, config: ServerConfig, unavailableReason: string | null): StartParams {
-  const { metadata, shellSnapshot, networkProxy, enforceManagedNetwork, managedNetwork, ...known } = params;
+  const { metadata, shellSnapshot, ...known } = params;
   const { cwd, mode = "direct", sandboxType, ...rest } = known;
-  const { argv, lifetime, sandbox } = rest;
+  const { argv, lifetime } = rest;
   if (argv.length === 0) throw invalidParams("argv must not be empty");
   requireAllowed(mode, config);
-  if (networkProxy !== undefined) throw invalidParams("networkProxy is not supported by this server");
   if (lifetime === "persistent" && unavailableReason !== null)
     throw invalidParams(`lifetime "persistent" is not available: ${unavailableReason}`);
-  if (lifetime === "persistent" && sandbox)
-    throw invalidParams(
-      'lifetime "persistent" is not supported in a sandbox: the sandbox ends with its server; use lifetime "server", or no sandbox',
-    );
-  // Without a sandbox, these fields have no effect, as in the Codex exec-server.
-  if (sandbox && (enforceManagedNetwork || managedNetwork))
-    throw invalidParams("sandbox intent cannot be enforced on this executor: a managed network is not supported");
   // Only a prepared request may set the label, because the caller's policy has resolved it.
   const label = mode === "prepared" ? sandboxType : undefined;
   return { ...rest, cwd: cwdFromUri(cwd), mode, sandboxType: label };

@@ -3,6 +3,7 @@ import type { Message, RequestId, Trace } from "../../protocol/envelope.ts";
 import { invalidParams, invalidRequest, ProtocolError, RequestError } from "../../protocol/errors.ts";
 import { clientNotifications, isMethodName, type MethodName, methods, type ParamsOf } from "../../protocol/methods.ts";
 import { DecodeError, type Infer } from "../../protocol/schema.ts";
+import type { ClientResponse } from "./client-requests.ts";
 
 /** A request whose method is known and whose params are typed. */
 export type RoutedRequest = {
@@ -21,6 +22,7 @@ export type Routed =
   | { type: "initialized" }
   | { type: "ack"; processId: string; seq: number }
   | { type: "forwardAck"; streamId: string; bytes: number }
+  | { type: "clientResponse"; id: RequestId; response: ClientResponse }
   /** Rejected without calling a handler. */
   | { type: "refused"; id: RequestId; error: RequestError };
 
@@ -32,9 +34,9 @@ export function routeMessage(message: Message): Routed {
     case "notification":
       return routeNotification(message.method, message.params);
     case "response":
-      throw new ProtocolError(`unexpected client response for request id ${formatId(message.id)}`);
+      return { type: "clientResponse", id: message.id, response: message };
     case "error":
-      throw new ProtocolError(`unexpected client error for request id ${formatId(message.id)}`);
+      return { type: "clientResponse", id: message.id, response: { type: "error", message: message.error.message } };
   }
 }
 
@@ -91,8 +93,3 @@ function decodeParams<N extends keyof typeof clientNotifications>(
 
 /** Maximum length of an unknown method name in an error message. */
 const MAX_SHOWN_METHOD_LENGTH = 256;
-
-/** Formats ids as in the error texts of Codex. */
-function formatId(id: RequestId): string {
-  return typeof id === "string" ? `String(${JSON.stringify(id)})` : `Integer(${id})`;
-}

@@ -1,11 +1,11 @@
 import { isAbsolute } from "node:path";
 import type { HostBackend, HostProcess } from "../../exec/backend/host-backend.ts";
+import { isLive } from "../../exec/backend/process-state.ts";
 import type { ExecEvent } from "../../exec/exec-process.ts";
 import { invalidParams, invalidRequest } from "../../protocol/errors.ts";
 import type { MethodName } from "../../protocol/methods.ts";
 import type { ServerConfig } from "../server-config.ts";
 import { ProcessPump } from "../session/process-pump.ts";
-import { isLive } from "../session/process-state.ts";
 import type { Handlers } from "./handler-types.ts";
 import type { Peer } from "./peer.ts";
 import { requireAllowed } from "./process-methods.ts";
@@ -26,6 +26,7 @@ export class V0Processes {
   readonly #backend: HostBackend;
   readonly #peer: Peer;
   readonly #config: ServerConfig;
+  readonly #ownerId: string;
   /** Processes whose output streams are open. An id is known to clients only until the exit. */
   readonly #open = new Map<string, OpenProcess>();
   #started = 0;
@@ -33,7 +34,8 @@ export class V0Processes {
   #starting = 0;
   #closed = false;
 
-  constructor(backend: HostBackend, peer: Peer, config: ServerConfig) {
+  constructor(backend: HostBackend, peer: Peer, config: ServerConfig, ownerId: string) {
+    this.#ownerId = ownerId;
     this.#backend = backend;
     this.#peer = peer;
     this.#config = config;
@@ -57,7 +59,8 @@ export class V0Processes {
       }
       const sessionId = `session-${++this.#started}`;
       this.#starting++;
-      const started = this.#backend.start({ processId: sessionId, argv, cwd, env, tty, arg0 });
+      const ownerId = this.#ownerId;
+      const started = this.#backend.start({ processId: sessionId, argv, cwd, env, tty, arg0, ownerId });
       const process = await started.finally(() => this.#starting--);
       this.#open.set(sessionId, { process, pump: null, tty });
       context.afterResponse(() => this.#begin(sessionId));

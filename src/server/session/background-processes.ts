@@ -1,6 +1,6 @@
 import type { Clock, Timer } from "../../async/clock.ts";
+import { onceLogComplete } from "../../exec/backend/process-state.ts";
 import { EXITED_BACKGROUND_TTL_MS, MAX_EXITED_BACKGROUND } from "../server-config.ts";
-import { onceLogComplete } from "./process-state.ts";
 import type { SharedProcess } from "./shared-process.ts";
 
 /** Processes that their session has released. They run without backpressure and stay readable after their end. */

@@ -1,7 +1,5 @@
-import type { inputEntry } from "../../protocol/attach-schemas.ts";
-import type { Infer } from "../../protocol/schema.ts";
+import type { InputEntry } from "../../exec/exec-process.ts";
 
-export interface InputEntry extends Infer<typeof inputEntry> {}
 /** The session and client that wrote input. */
 export type InputActor = Pick<InputEntry, "role" | "session" | "principal" | "client">;
 

@@ -3,7 +3,7 @@ import type { DirectInput } from "../../connection/connection.ts";
 import type { SharedProcess } from "./shared-process.ts";
 
 /** The properties of a process that decide between direct and ordered input. */
-export type RoutedProcess = Pick<SharedProcess, "terminalQueries" | "recordsInput" | "hasBeenShared"> & {
+export type RoutedProcess = Pick<SharedProcess, "terminalQueries" | "recordsInput" | "isShared"> & {
   readonly process: Pick<SharedProcess["process"], "directInput">;
 };
 
@@ -78,8 +78,8 @@ export class InputRouter {
     if (process.terminalQueries !== undefined) return null;
     // Input recording needs the bytes.
     if (process.recordsInput) return null;
-    // With attached viewers or drivers, the input history must name the writer of each input.
-    if (process.hasBeenShared) return null;
+    // While viewers or drivers are attached, the input history must name the writer of each input.
+    if (process.isShared) return null;
     // A direct write must not overtake a pending call.
     if (this.#queues.isBusy(processId)) return null;
     return process.process.directInput;

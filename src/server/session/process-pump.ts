@@ -54,7 +54,7 @@ export class ProcessPump implements Pump {
     this.#notify = notify;
     this.#onEnd = options.onEnd ?? (() => undefined);
     this.#allowance = options.allowance ?? null;
-    this.#cursor = log.cursor({ afterSeq: options.afterSeq, lossless: true });
+    this.#cursor = log.cursor({ afterSeq: options.afterSeq, lossless: true, borrows: !peer.keepsBytes });
     this.#unflushed = log.cursor({ afterSeq: options.afterSeq, lossless: true, extraBytes: "unlimited" });
     this.#inFlight = { seq: options.afterSeq, position: peer.sentPosition() };
     this.#stopListening = log.listen(() => this.#run());

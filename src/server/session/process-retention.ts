@@ -1,7 +1,7 @@
 import type { Clock, Timer } from "../../async/clock.ts";
 import type { HostProcess } from "../../exec/backend/host-backend.ts";
+import { endWithSession } from "../../exec/backend/process-state.ts";
 import { CLOSED_PROCESS_TTL_MS } from "../server-config.ts";
-import { endWithSession } from "./process-state.ts";
 import type { SessionProcess } from "./session-process.ts";
 
 export interface ProcessRetentionDeps {

@@ -1,5 +1,5 @@
+import { isLive } from "../../exec/backend/process-state.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
-import { isLive } from "./process-state.ts";
 import type { SessionProcess } from "./session-process.ts";
 import type { SharedProcess } from "./shared-process.ts";
 

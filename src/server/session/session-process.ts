@@ -1,4 +1,5 @@
 import type { HostProcess } from "../../exec/backend/host-backend.ts";
+import { isLogComplete } from "../../exec/backend/process-state.ts";
 import type { ExecEvent, ReadParams, ReadResult } from "../../exec/exec-process.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
 import { type Extension, isNotified } from "../../protocol/methods.ts";
@@ -7,7 +8,6 @@ import type { Peer } from "../rpc/peer.ts";
 import { RESUME_SEND_ALLOWANCE, RESUME_SETTLE_MS } from "../server-config.ts";
 import { OutputPin, type OutputPinOptions } from "./output-pin.ts";
 import { ProcessPump, type Pump, type SendAllowance } from "./process-pump.ts";
-import { isLogComplete } from "./process-state.ts";
 import type { AttachRole, Driver, Owner, SharedProcess } from "./shared-process.ts";
 import { ViewerPump } from "./viewer-pump.ts";
 import type { ViewerScheduler } from "./viewer-scheduler.ts";
@@ -27,8 +27,8 @@ export interface SessionProcessOptions extends Omit<OutputPinOptions, "onReadTim
   scheduler: ViewerScheduler;
   /** Called when `isDelivered` may have changed. */
   onProgress: () => void;
-  /** Called when another session attaches to this session's own process. */
-  onShared: () => void;
+  /** Called when another session attaches to this session's own process or releases it. */
+  onSharingChanged: () => void;
 }
 
 /**
@@ -43,7 +43,8 @@ export class SessionProcess implements Owner, Driver {
   /** Role that the session was last notified of. */
   #reportedRole: "owner" | AttachRole;
   #reportedDriver: "attached" | "none" = "none";
-  #attachment: SessionClient | null = null;
+  #client: SessionClient | null = null;
+  #isDetached = false;
   #pump: Pump | null = null;
   readonly #pin: OutputPin;
   /** Number of the last size change sent to this connection. */
@@ -60,7 +61,7 @@ export class SessionProcess implements Owner, Driver {
     const onReadTimeout = () => this.#pump?.release();
     this.#pin = new OutputPin(shared.process.log, { ...options, onReadTimeout });
     if (options.role === "owner") shared.setOwner(this);
-    else shared.addReference(this);
+    else shared.addAttached(this);
     if (options.role === "driver") shared.setDriver(this);
     this.#stopSizes = shared.process.sizes.listen(() => this.#notifySizes());
   }
@@ -75,6 +76,23 @@ export class SessionProcess implements Owner, Driver {
 
   get handle(): string {
     return this.shared.handle;
+  }
+
+  /** False while the session is detached. True before the delivery begins. */
+  get isConnected(): boolean {
+    return !this.#isDetached;
+  }
+
+  /** Returns the driver for the response to `process/attach`. Later changes are notified. */
+  takeDriver(): "attached" | "none" {
+    this.#reportedDriver = this.shared.driverFor(this);
+    return this.#reportedDriver;
+  }
+
+  /** Notifies a viewer of the driver if it changed. */
+  updateDriver(): void {
+    const driver = this.shared.driverFor(this);
+    if (this.#role === "viewer" && driver !== this.#reportedDriver) this.driverChanged(driver);
   }
 
   /** Throws if this session is a viewer, which may only read. */
@@ -95,26 +113,27 @@ export class SessionProcess implements Owner, Driver {
   }
 
   driverReplaced(): void {
+    this.#reportedDriver = "attached";
     this.#setRole("viewer");
     this.#notifyRole();
   }
 
   driverChanged(driver: "attached" | "none"): void {
-    if (!this.#attachment || !isNotified("process/driverChanged", this.#attachment.extensions)) return;
+    if (!this.#client || !isNotified("process/driverChanged", this.#client.extensions)) return;
     this.#reportedDriver = driver;
     const { processId, handle } = this;
-    this.#attachment.peer.notify({ method: "process/driverChanged", params: { processId, handle, driver } });
+    this.#client.peer.notify({ method: "process/driverChanged", params: { processId, handle, driver } });
   }
 
-  wasShared(): void {
-    this.#options.onShared();
+  sharingChanged(): void {
+    this.#options.onSharingChanged();
   }
 
   /** Sends all events of a newly started process to this connection. */
-  start(attachment: SessionClient, afterSeq = 0): void {
-    this.#attach(attachment);
-    this.#pinFrom(afterSeq, attachment.extensions);
-    this.#replacePump(this.#pumpTo(attachment, afterSeq));
+  start(client: SessionClient, afterSeq = 0): void {
+    this.#attach(client);
+    this.#pinFrom(afterSeq, client.extensions);
+    this.#replacePump(this.#pumpTo(client, afterSeq));
     this.#notifyRole();
   }
 
@@ -125,28 +144,30 @@ export class SessionProcess implements Owner, Driver {
   }
 
   /** Sends new events to a new connection of the session. The client reads the missed output itself. */
-  resume(attachment: SessionClient, client: "same" | "another"): void {
-    if (this.#role === "owner") this.shared.queryArbiter?.clientConnected(client);
-    this.#attach(attachment);
-    if (this.#role !== "viewer") this.#pin.resume({ hasAcks: attachment.extensions.has("outputAck") });
+  resume(client: SessionClient, kind: "same" | "another"): void {
+    if (this.#role === "owner") this.shared.queryArbiter?.clientConnected(kind);
+    this.#attach(client);
+    if (this.#role !== "viewer") this.#pin.resume({ hasAcks: client.extensions.has("outputAck") });
     const options = this.#pin.isWaitingForRead ? { allowance: RESUME_SEND_ALLOWANCE } : {};
-    this.#replacePump(this.#pumpTo(attachment, this.process.log.nextSeq - 1, options));
+    this.#replacePump(this.#pumpTo(client, this.process.log.nextSeq - 1, options));
     this.#notifyRole();
   }
 
-  #attach(attachment: SessionClient): void {
-    this.#attachment = attachment;
+  #attach(client: SessionClient): void {
+    this.#client = client;
+    this.#isDetached = false;
     this.#reportedSize = 0;
     this.#cancelDrainWait();
     // The output that the client gets next was written for one of these sizes.
     this.#notifySizes();
+    if (this.#role !== "viewer") this.shared.updateDriver();
   }
 
   /** Sends the size changes since the last notification. Merges changes while the peer is above its queue limit. */
   #notifySizes(): void {
     const { sizes } = this.process;
-    if (this.#reportedSize === sizes.lastNumber || !this.#attachment) return;
-    const { peer, extensions } = this.#attachment;
+    if (this.#reportedSize === sizes.lastNumber || !this.#client) return;
+    const { peer, extensions } = this.#client;
     if (!isNotified("process/resized", extensions)) return;
     if (peer.isAboveQueueLimit) {
       this.#stopDraining ??= peer.onDrain(() => this.#notifySizes());
@@ -166,11 +187,20 @@ export class SessionProcess implements Owner, Driver {
 
   /** Detaches from a lost connection. */
   detach(): void {
-    this.#attachment = null;
+    this.#client = null;
+    this.#isDetached = true;
     if (this.#role === "owner") this.shared.queryArbiter?.clientDisconnected();
+    if (this.#role !== "viewer") this.shared.updateDriver();
     this.#cancelDrainWait();
     if (this.#role !== "viewer") this.#pin.detach();
     this.#replacePump(null);
+  }
+
+  /** Evicts the output that is pinned for a disconnected client. The client gets a gap. */
+  evictDetached(): void {
+    if (!this.#isDetached) return;
+    this.#pin.release();
+    this.process.log.evictTo(0);
   }
 
   /** Handles an acknowledgement of everything up to `seq`. */
@@ -179,8 +209,13 @@ export class SessionProcess implements Owner, Driver {
     this.#options.onProgress();
   }
 
-  async read(params: ReadParams, { disconnected, afterResponse }: CallContext): Promise<ReadResult> {
-    const result = await this.process.log.readWaiting(params, disconnected);
+  /** Reads events. Calls `acquireWait` if there are none yet. */
+  async read(
+    params: ReadParams,
+    { disconnected, afterResponse }: CallContext,
+    acquireWait?: () => () => void,
+  ): Promise<ReadResult> {
+    const result = await this.process.log.readWaiting(params, disconnected, acquireWait);
     // After the response, so that new output does not overtake the missed output.
     afterResponse(() => {
       if (this.#pin.onRead(params.afterSeq ?? 0, result.nextSeq - 1)) this.#releaseAfterDelay();
@@ -196,7 +231,7 @@ export class SessionProcess implements Owner, Driver {
 
   /** Stops sending and releases the process. The last release frees its output. */
   forget(): void {
-    this.#attachment = null;
+    this.#client = null;
     this.#cancelDrainWait();
     this.#stopSizes();
     this.#replacePump(null);
@@ -207,10 +242,10 @@ export class SessionProcess implements Owner, Driver {
   #setRole(role: AttachRole): void {
     this.#role = role;
     const pump = this.#pump;
-    if (this.#attachment && pump && !pump.stopped) {
+    if (this.#client && pump && !pump.stopped) {
       // The new pump continues at the position of the old one.
-      this.#pinFrom(pump.seq, this.#attachment.extensions);
-      this.#replacePump(this.#pumpTo(this.#attachment, pump.seq));
+      this.#pinFrom(pump.seq, this.#client.extensions);
+      this.#replacePump(this.#pumpTo(this.#client, pump.seq));
     } else if (role === "viewer") {
       this.#pin.release();
     }
@@ -221,11 +256,12 @@ export class SessionProcess implements Owner, Driver {
     const role = this.#role;
     const { driver } = this.shared;
     if (role === "owner" && driver !== this.#reportedDriver) this.driverChanged(driver);
-    if (!this.#attachment || role === "owner" || role === this.#reportedRole) return;
+    this.updateDriver();
+    if (!this.#client || role === "owner" || role === this.#reportedRole) return;
     this.#reportedRole = role;
     const { processId } = this;
     const reason = "another session has taken over as driver";
-    this.#attachment.peer.notify({ method: "process/roleChanged", params: { processId, role, reason } });
+    this.#client.peer.notify({ method: "process/roleChanged", params: { processId, role, reason } });
   }
 
   #pinFrom(seq: number, extensions: SessionClient["extensions"]): void {

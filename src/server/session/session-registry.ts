@@ -1,14 +1,18 @@
 import type { RestoredProcess } from "../../exec/backend/persistent-process.ts";
 import type { ProcessListing } from "../../exec/exec-process.ts";
 import { ErrorCode, invalidRequest, RequestError, SESSION_TAKEN_OVER_MESSAGE } from "../../protocol/errors.ts";
-import { canAccess, type Principal } from "../auth/principal.ts";
+import { canAccess, type Principal, quotaOwner } from "../auth/principal.ts";
 import { ShareTokens } from "../auth/share-tokens.ts";
+import { scopeKey } from "../auth/token-scope.ts";
 import { generationHint } from "../lifecycle/server-generation.ts";
+import type { PrincipalQuotas } from "../principal-quotas.ts";
 import { type ServerSessionDeps, Session } from "./session.ts";
 import type { SessionClient } from "./session-process.ts";
 import { SharedProcess } from "./shared-process.ts";
 
-type RegistryDeps = Omit<ServerSessionDeps, "onEnded" | "ownerId" | "number">;
+type RegistryDeps = Omit<ServerSessionDeps, "onEnded" | "ownerId" | "ownerScope" | "number"> & {
+  quotas: PrincipalQuotas;
+};
 
 /** Condition for resuming a session. */
 export type TakeoverPolicy =
@@ -34,16 +38,27 @@ export class SessionRegistry {
     this.shares = new ShareTokens(deps.clock);
   }
 
-  open(principal: Principal, attachment: SessionClient): Session {
-    return this.#add(this.#newId(), principal.id, attachment);
+  /** Evicts output of detached sessions, oldest session first, while `isNeeded` returns true. */
+  evictDetached(isNeeded: () => boolean): void {
+    for (const session of this.#sessions.values()) if (isNeeded()) session.evictDetached(isNeeded);
   }
 
-  #add(id: string, ownerId: string, attachment: SessionClient | null): Session {
-    const session = new Session(id, attachment, {
+  /** Throws a RequestError if the principal has as many sessions as its quota allows. */
+  open(principal: Principal, client: SessionClient): Session {
+    const release = this.#deps.quotas.acquire(quotaOwner(principal), "sessions");
+    return this.#add(this.#newId(), principal.id, client, release, scopeKey(principal.credential?.scope));
+  }
+
+  #add(id: string, ownerId: string, client: SessionClient | null, release: () => void, ownerScope = ""): Session {
+    const session = new Session(id, client, {
       ...this.#deps,
       ownerId,
+      ownerScope,
       number: ++this.#opened,
-      onEnded: (ended) => void this.#sessions.delete(ended.id),
+      onEnded: (ended) => {
+        this.#sessions.delete(ended.id);
+        release();
+      },
     });
     this.#sessions.set(id, session);
     return session;
@@ -61,11 +76,15 @@ export class SessionRegistry {
       terminalQueries,
       recordsInput: recordInput ?? false,
     });
+    const { name, running } = process.listing();
+    if (name !== undefined && running) this.#deps.names.claim(ownerId, name, handle).releaseAtExit(process);
     if (isReleased) {
       this.#deps.background.add(shared);
       return;
     }
-    const session = this.#sessions.get(sessionId) ?? this.#add(sessionId, ownerId, null);
+    const session =
+      this.#sessions.get(sessionId) ??
+      this.#add(sessionId, ownerId, null, this.#deps.quotas.restore(ownerId, "sessions"));
     session.restore(restored, shared);
   }
 
@@ -73,11 +92,13 @@ export class SessionRegistry {
    * Resumes a detached session, or takes over a connected one if the policy allows it. Treats a session of another
    * principal as unknown, so that session ids cannot be probed.
    */
-  resume(id: string, principal: Principal, attachment: SessionClient, policy: TakeoverPolicy): Session {
+  resume(id: string, principal: Principal, client: SessionClient, policy: TakeoverPolicy): Session {
     const session = this.#sessions.get(id);
-    if (!session || !canAccess(principal, session.ownerId))
-      throw invalidRequest(`unknown session id ${id}${this.#generationHint(attachment.extensions.size > 0)}`);
-    const former = session.attachment;
+    const scope = scopeKey(principal.credential?.scope);
+    // Through a session of another scope, a token could use processes that its own scope does not confine.
+    if (!session || !canAccess(principal, session.ownerId) || (scope !== "" && scope !== session.ownerScope))
+      throw invalidRequest(`unknown session id ${id}${this.#generationHint(client.extensions.size > 0)}`);
+    const former = session.client;
     const isOwn = policy.type === "own";
     if (isOwn && policy.attachmentId !== session.attachmentId)
       throw new RequestError(ErrorCode.sessionAttached, `session ${id} ${SESSION_TAKEN_OVER_MESSAGE}`, {
@@ -86,7 +107,7 @@ export class SessionRegistry {
     if (former && policy.type === "detached") {
       throw new RequestError(ErrorCode.sessionAttached, `session ${id} is already attached to another connection`);
     }
-    session.attach(attachment, isOwn ? "same" : "another");
+    session.attach(client, isOwn ? "same" : "another");
     // A client's own connections may arrive in another order than it opened them. The reason of the close differs,
     // because the client reconnects if it was its own connection, but not after a takeover.
     former?.peer.close(
@@ -95,7 +116,7 @@ export class SessionRegistry {
     return session;
   }
 
-  /** Returns the processes that the principal may see. An operator gets those of all principals, with their owners. */
+  /** Returns the processes that the principal may see, with their owners. An operator gets those of all principals. */
   listAll(principal: Principal): ProcessListing[] {
     if (principal.share) {
       const shared = this.#deps.handles.find(principal.share.handle);
@@ -107,9 +128,7 @@ export class SessionRegistry {
       ...sessions.flatMap((session) => session.ownProcesses()),
       ...this.#deps.background.all().filter(isVisible),
     ];
-    return processes.map((shared) =>
-      principal.role === "operator" ? { ...shared.listing(), principal: shared.ownerId } : shared.listing(),
-    );
+    return processes.map((shared) => ({ ...shared.listing(), principal: shared.ownerId }));
   }
 
   /** Returns the process with this handle. One of another principal is unknown, so that handles cannot be probed. */
@@ -121,6 +140,10 @@ export class SessionRegistry {
         reason: "unknownHandle",
       });
     return shared;
+  }
+
+  get questions(): ServerSessionDeps["questions"] {
+    return this.#deps.questions;
   }
 
   get generation(): string {

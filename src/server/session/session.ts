@@ -2,17 +2,20 @@ import type { Clock } from "../../async/clock.ts";
 import { KeyedQueue } from "../../async/keyed-queue.ts";
 import type { HostBackend, HostProcess } from "../../exec/backend/host-backend.ts";
 import { PERSISTENT_RETAINED_BYTES, type RestoredProcess } from "../../exec/backend/persistent-process.ts";
+import type { ProcessNames } from "../../exec/backend/process-names.ts";
+import { endWithSession, onceLogComplete } from "../../exec/backend/process-state.ts";
 import type { SandboxScope, StartParams } from "../../exec/exec-process.ts";
 import { invalidRequest, type RequestError } from "../../protocol/errors.ts";
 import { isNotified } from "../../protocol/methods.ts";
 import { ForwardListeners } from "../forward/forward-listeners.ts";
 import { generationHint } from "../lifecycle/server-generation.ts";
+import { NetworkMessages } from "../network/network-messages.ts";
+import type { OpenQuestions } from "../network/open-questions.ts";
 import type { ServerConfig } from "../server-config.ts";
 import type { BackgroundProcesses } from "./background-processes.ts";
 import { InputRouter } from "./input-router.ts";
 import type { ProcessHandles } from "./process-handles.ts";
 import { ProcessRetention } from "./process-retention.ts";
-import { endWithSession, onceLogComplete } from "./process-state.ts";
 import { SessionConnection } from "./session-connection.ts";
 import { SessionInput } from "./session-input.ts";
 import { type SessionClient, SessionProcess } from "./session-process.ts";
@@ -24,15 +27,19 @@ export interface ServerSessionDeps {
   backend: HostBackend;
   clock: Clock;
   handles: ProcessHandles<SharedProcess>;
+  names: ProcessNames;
   viewerScheduler: ViewerScheduler;
   /** Takes the processes that outlive the session. */
   background: BackgroundProcesses;
+  questions: OpenQuestions;
   /** Whether the server has an audit log. */
   isAudited: boolean;
   /** Generation of the server. */
   generation: string;
   number: number;
   ownerId: string;
+  /** Key of the scope of the token that opened the session; empty if it grants everything. */
+  ownerScope: string;
   config: ServerConfig;
   /** Called once, when the session can no longer be resumed. */
   onEnded: (session: Session) => void;
@@ -50,8 +57,11 @@ export interface ProcessAttachOptions {
 /** A process that a session has started or attached to. */
 export interface AddedProcess {
   entry: SessionProcess;
-  /** Starts the delivery of events. Called after the response is queued, because no notification may precede it. */
-  begin: () => void;
+  /**
+   * Starts the delivery of events. Called after the response is queued, because no notification may precede it.
+   * `drawnSeq` is the sequence number of the rendered screen in that response; earlier events are not sent.
+   */
+  begin: (drawnSeq?: number) => void;
 }
 
 /** A session: owns processes and survives its connection until the session TTL elapses. */
@@ -59,6 +69,8 @@ export class Session implements SandboxScope {
   readonly id: string;
   /** Id of the principal that opened the session. An operator who takes it over does not become its owner. */
   readonly ownerId: string;
+  /** Key of the scope of the token that opened the session; empty if it grants everything. */
+  readonly ownerScope: string;
   /** Distinguishes the sessions of a server without revealing their ids. */
   readonly number: number;
   readonly #deps: ServerSessionDeps;
@@ -80,6 +92,7 @@ export class Session implements SandboxScope {
     const { clock, config, isAudited, number, ownerId } = deps;
     this.id = id;
     this.ownerId = ownerId;
+    this.ownerScope = deps.ownerScope;
     this.number = number;
     this.#deps = deps;
     this.#isRestored = client === null;
@@ -98,12 +111,13 @@ export class Session implements SandboxScope {
     this.input = new SessionInput({
       processes: this.#processes,
       router: this.#router,
-      actor: () => ({ session: number, principal: ownerId, client: this.attachment?.clientName ?? "" }),
+      actor: () => ({ session: number, principal: ownerId, client: this.client?.clientName ?? "" }),
     });
   }
 
   /** Restores a process that the previous server started for this session. */
-  restore({ process, attachments }: RestoredProcess, shared: SharedProcess): void {
+  restore({ process, attachments, joinSandboxScope }: RestoredProcess, shared: SharedProcess): void {
+    joinSandboxScope?.(this);
     const { processId } = process;
     const entry = this.#createEntry(shared, processId, "owner");
     this.#connection.restoreClientCount(attachments);
@@ -114,13 +128,13 @@ export class Session implements SandboxScope {
   }
 
   /** The client that has the session, or null while it is detached. */
-  get attachment(): SessionClient | null {
+  get client(): SessionClient | null {
     return this.#connection.client;
   }
 
   /** True if the client requested an extension. Only then may a response differ from the Codex exec-server. */
   get isExtended(): boolean {
-    return (this.attachment?.extensions.size ?? 0) > 0;
+    return (this.client?.extensions.size ?? 0) > 0;
   }
 
   /** Identifies the current or last client: the same for all its connections, another one after a takeover. */
@@ -141,12 +155,12 @@ export class Session implements SandboxScope {
 
   /** Enables direct input when the handshake is complete. Ignored if another connection has taken over. */
   ready(client: SessionClient): void {
-    if (this.attachment === client) this.#router.setConnection(client.peer.directInput ?? null);
+    if (this.client === client) this.#router.setConnection(client.peer.directInput ?? null);
   }
 
   /** Handles a lost connection. Ignored if another connection has taken over. */
   detach(client: SessionClient): void {
-    if (this.attachment !== client) return;
+    if (this.client !== client) return;
     this.#router.setConnection(null);
     if (this.#deps.config.detachedSessionTtlMs === 0) {
       this.end();
@@ -154,6 +168,11 @@ export class Session implements SandboxScope {
     }
     for (const entry of this.#processes.entries()) entry.detach();
     this.#connection.detach(client.extensions);
+  }
+
+  /** Evicts output that is pinned for a disconnected client while `isNeeded` returns true. */
+  evictDetached(isNeeded: () => boolean): void {
+    for (const entry of this.#processes.entries()) if (isNeeded()) entry.evictDetached();
   }
 
   /** Resolves when the session has ended. */
@@ -178,10 +197,17 @@ export class Session implements SandboxScope {
     const reservation = this.#processes.reserve(processId);
     return this.#router.runInOrder(processId, async () => {
       try {
-        const shared = await this.#startShared(params);
+        const network = params.networkProxy
+          ? new NetworkMessages(processId, () => this.client, this.#deps.questions)
+          : null;
+        const shared = await this.#startShared({ ...params, ...network?.callbacks });
         const entry = this.#createEntry(shared, processId, "owner");
         if (reservation.complete(entry)) this.#router.add(processId, shared);
-        return { entry, begin: () => this.#startOwnDelivery(entry) };
+        const begin = () => {
+          this.#startOwnDelivery(entry);
+          network?.begin(shared);
+        };
+        return { entry, begin };
       } catch (error) {
         reservation.fail();
         throw error;
@@ -191,11 +217,19 @@ export class Session implements SandboxScope {
 
   async #startShared(params: StartParams): Promise<SharedProcess> {
     const { ownerId } = this;
-    const { handles, backend } = this.#deps;
-    const { lifetime = "session", terminalQueries, recordInput: recordsInput = false } = params;
-    const handle = lifetime === "persistent" ? handles.generate() : undefined;
-    const persistentOwner = handle === undefined ? undefined : { sessionId: this.id, ownerId, handle };
-    const process = await backend.start({ ...params, persistentOwner, sandboxScope: this });
+    const { handles, names, backend } = this.#deps;
+    const { lifetime = "session", terminalQueries, recordInput: recordsInput = false, name } = params;
+    const isPersistent = lifetime === "persistent";
+    const handle = isPersistent || name !== undefined ? handles.generate() : undefined;
+    const persistentOwner = isPersistent && handle !== undefined ? { sessionId: this.id, ownerId, handle } : undefined;
+    const claim = name !== undefined && handle !== undefined ? names.claim(ownerId, name, handle) : null;
+    const process = await backend
+      .start({ ...params, ownerId, persistentOwner, sandboxScope: this })
+      .catch((error: unknown) => {
+        claim?.release();
+        throw error;
+      });
+    claim?.releaseAtExit(process);
     const options = { handles, ownerId, lifetime, handle, terminalQueries, recordsInput };
     const shared = new SharedProcess(process, options);
     this.#saveSession(process, { isReleased: false });
@@ -219,7 +253,7 @@ export class Session implements SandboxScope {
     this.#processes.claim(processId);
     const entry = this.#createEntry(shared, processId, role);
     this.#processes.add(entry);
-    return { entry, begin: () => this.#startAttachedDelivery(entry, afterSeq) };
+    return { entry, begin: (drawnSeq) => this.#startAttachedDelivery(entry, drawnSeq ?? afterSeq) };
   }
 
   /** Ends an attachment, or releases a process of lifetime `server` to the server. The process continues. */
@@ -274,7 +308,7 @@ export class Session implements SandboxScope {
       onDetach: config.onDetach,
       extraBytes: shared.lifetime === "persistent" ? PERSISTENT_RETAINED_BYTES : config.retainedOutputBytes,
       onProgress: () => this.#retention.update(entry),
-      onShared: () => this.#router.update(processId),
+      onSharingChanged: () => this.#router.update(processId),
     });
     onceLogComplete(shared.process, () => this.#retention.update(entry));
     return entry;

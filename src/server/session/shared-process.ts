@@ -1,25 +1,33 @@
 import type { HostProcess } from "../../exec/backend/host-backend.ts";
+import { isLogComplete } from "../../exec/backend/process-state.ts";
 import type { Lifetime, ProcessListing, StartParams } from "../../exec/exec-process.ts";
 import type { role } from "../../protocol/attach-schemas.ts";
 import type { Infer } from "../../protocol/schema.ts";
 import { type InputActor, InputHistory, type InputWrite } from "./input-history.ts";
 import type { ProcessHandles } from "./process-handles.ts";
-import { isLogComplete } from "./process-state.ts";
 import { TerminalQueryClaims } from "./terminal-query-claims.ts";
 
 export type AttachRole = Infer<typeof role>;
 
+/** A session attached to a process. */
+export interface Attached {
+  readonly isConnected: boolean;
+  /** Called when `driverFor` may have changed. */
+  updateDriver(): void;
+}
+
 /** A session attached to a process as its driver. */
-export interface Driver {
+export interface Driver extends Attached {
   /** Called when another session becomes the driver. This one continues as a viewer. */
   driverReplaced(): void;
 }
 
 /** The session that started a process. */
 export interface Owner {
+  readonly isConnected: boolean;
   driverChanged(driver: "attached" | "none"): void;
-  /** Called when another session attaches to the process. */
-  wasShared(): void;
+  /** Called when another session attaches to the process or releases it. */
+  sharingChanged(): void;
 }
 
 export interface SharedProcessOptions {
@@ -48,7 +56,7 @@ export class SharedProcess {
   readonly #handles: ProcessHandles<SharedProcess>;
   readonly terminalQueries: StartParams["terminalQueries"];
   readonly #references = new Set<object>();
-  #hasBeenShared = false;
+  readonly #attached = new Set<Attached>();
   #handle: string | null = null;
   #owner: Owner | null = null;
   #driver: Driver | null = null;
@@ -65,8 +73,9 @@ export class SharedProcess {
     }
     this.ownerId = ownerId;
     this.lifetime = lifetime;
-    this.terminalQueries = terminalQueries;
-    this.queryArbiter = terminalQueries === "claimed" ? new TerminalQueryClaims(process) : null;
+    // A process without a terminal has no queries.
+    this.terminalQueries = process.size === null ? undefined : terminalQueries;
+    this.queryArbiter = this.terminalQueries === "claimed" ? new TerminalQueryClaims(process) : null;
     this.recordsInput = recordsInput;
   }
 
@@ -81,13 +90,26 @@ export class SharedProcess {
     return this.lifetime !== "session";
   }
 
-  /** True after a session other than the owner attached, even if it has detached since. */
-  get hasBeenShared(): boolean {
-    return this.#hasBeenShared;
+  /** True while a session other than the owner is attached. */
+  get isShared(): boolean {
+    return this.#references.size > (this.#owner && this.#references.has(this.#owner) ? 1 : 0);
   }
 
   get driver(): "attached" | "none" {
     return this.#driver ? "attached" : "none";
+  }
+
+  /** Returns whether another session than this one drives the process: the driver or the owner, while it is connected. */
+  driverFor(session: Attached): "attached" | "none" {
+    const isDriven = this.#driver !== session && this.#driver?.isConnected;
+    return isDriven || this.#owner?.isConnected ? "attached" : "none";
+  }
+
+  /** Notifies the viewers if the driver or the owner connected, disconnected or left. */
+  updateDriver(): void {
+    // No notification may follow `process/closed`.
+    if (isLogComplete(this.process)) return;
+    for (const session of this.#attached) session.updateDriver();
   }
 
   listing(): ProcessListing {
@@ -112,18 +134,25 @@ export class SharedProcess {
   /** Adds a reference. The process stays until all references are released. */
   addReference(holder: object): void {
     this.#references.add(holder);
-    if (holder === this.#owner) return;
-    this.#hasBeenShared = true;
-    this.#owner?.wasShared();
+    if (holder !== this.#owner) this.#owner?.sharingChanged();
+  }
+
+  /** Adds an attached session. */
+  addAttached(session: Attached): void {
+    this.#attached.add(session);
+    this.addReference(session);
   }
 
   release(holder: object): void {
     if (!this.#references.delete(holder)) return;
+    for (const session of this.#attached) if (session === holder) this.#attached.delete(session);
     if (this.#owner === holder) {
       this.#owner = null;
       this.queryArbiter?.clientDisconnected();
+      this.updateDriver();
     }
     if (this.#driver === holder) this.#setDriver(null);
+    this.#owner?.sharingChanged();
     if (this.#references.size > 0) return;
     if (this.#handle !== null) this.#handles.release(this.#handle);
     this.process.log.dispose();
@@ -148,5 +177,6 @@ export class SharedProcess {
     if (this.terminalQueries === undefined) this.process.setTerminalResponder(driver !== null);
     // No notification may follow `process/closed`.
     if (!isLogComplete(this.process)) this.#owner?.driverChanged(this.driver);
+    this.updateDriver();
   }
 }

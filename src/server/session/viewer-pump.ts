@@ -37,7 +37,7 @@ export class ViewerPump implements Pump, ScheduledViewer {
     this.#notify = notify;
     this.#scheduler = scheduler;
     this.#onEnd = onEnd;
-    this.#cursor = log.cursor({ afterSeq });
+    this.#cursor = log.cursor({ afterSeq, borrows: !peer.keepsBytes });
     this.#stopDraining = peer.onDrain(() => this.#requestSlice());
     this.#requestSlice();
   }

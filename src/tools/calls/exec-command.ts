@@ -3,15 +3,17 @@ import { abortable } from "../../async/abort.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import type { ExecProcess, StartParams } from "../../exec/exec-process.ts";
 import type { LoginEnvironment } from "../login/login-environment.ts";
+import { CommandNetwork } from "../network/command-network.ts";
+import { type NetworkWords, parseNetworkWords } from "../network/network-rules.ts";
 import { type ApprovalRequest, describeCommand } from "../policy/approval.ts";
 import { resolveWorkdir, type Workdir } from "../policy/resolve-workdir.ts";
-import { type SandboxChoice, toSandboxRequest } from "../policy/sandbox-choice.ts";
+import { hasManagedNetwork, narrowSandbox, type SandboxChoice, toSandboxRequest } from "../policy/sandbox-choice.ts";
 import { NOT_EXPOSED, type SandboxExposure } from "../policy/sandbox-exposure.ts";
 import { chooseShell } from "../policy/shell-choice.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession, ExecSessionCommand } from "../sessions/exec-session.ts";
 import type { Tool, ToolCallContext, ToolOutput } from "../tool.ts";
-import { type ExecCommandArguments, toolDefinitions } from "./tool-definitions.ts";
+import { type ExecCommandArguments, execCommandWithNetwork, toolDefinitions } from "./tool-definitions.ts";
 import { validatedTool } from "./validated-tool.ts";
 import { buildAnswer, errorAnswer, waitForYield } from "./yield-call.ts";
 import { execWindowMs } from "./yield-window.ts";
@@ -33,8 +35,27 @@ const ADDED_ENVIRONMENT: Readonly<Record<string, string>> = {
 export function execCommandTool(context: ExecContext): Tool {
   return {
     emitsOwnItems: true,
-    ...validatedTool(toolDefinitions.execCommand, (args, call) => run(context, args, call)),
+    ...(hasManagedNetwork(context.sandbox)
+      ? validatedTool(execCommandWithNetwork, (args, call) => runNarrowed(context, args, call))
+      : validatedTool(toolDefinitions.execCommand, (args, call) => run(context, args, call))),
   };
+}
+
+/** Runs a command whose argument `network` narrows its network. */
+async function runNarrowed(
+  context: ExecContext,
+  { network = [], ...args }: ExecCommandArguments & { network?: string[] },
+  call: ToolCallContext,
+): Promise<ToolOutput> {
+  if (network.length > 0 && args.sandbox_permissions === "require_escalated")
+    return errorAnswer("exec_command: argument `network` conflicts with `require_escalated`, which has no sandbox");
+  let words: NetworkWords | null;
+  try {
+    words = parseNetworkWords(network, "argument `network`");
+  } catch (error) {
+    return errorAnswer(`exec_command: ${errorMessage(error)}`);
+  }
+  return run(context, args, call, narrowSandbox(context.sandbox, words));
 }
 
 /** One tool call. */
@@ -44,10 +65,15 @@ interface ExecCall {
   call: ToolCallContext;
 }
 
-async function run(context: ExecContext, args: ExecCommandArguments, call: ToolCallContext): Promise<ToolOutput> {
+async function run(
+  context: ExecContext,
+  args: ExecCommandArguments,
+  call: ToolCallContext,
+  sandbox: SandboxChoice = context.sandbox,
+): Promise<ToolOutput> {
   const invocation: ExecCall = { sessionId: context.sessions.allocate(), args, call };
   const escalates = args.sandbox_permissions === "require_escalated" && context.sandbox.type !== "none";
-  const choice: SandboxChoice = escalates ? { type: "none" } : context.sandbox;
+  const choice: SandboxChoice = escalates ? { type: "none" } : sandbox;
   const prepared = await prepare(context, args, escalates ? "unsandboxed" : "command", choice, call.signal);
   if ("ok" in prepared) return prepared;
   const { request } = prepared;
@@ -189,7 +215,9 @@ async function captureLogin(
 ): Promise<ReadyCommand | ToolOutput> {
   if (!prepared.takesLogin) return { ...prepared, login: null };
   const [shell = context.shell] = prepared.request.argv;
-  const login = await orAborted(context.login(shell, choice), signal);
+  // Profiles run without network, so that commands with different network rules share one captured environment.
+  const profileChoice = choice.type !== "none" && hasManagedNetwork(choice) ? { ...choice, network: false } : choice;
+  const login = await orAborted(context.login(shell, profileChoice), signal);
   return login === "aborted" ? cancelledAnswer() : { ...prepared, login };
 }
 
@@ -224,10 +252,12 @@ type Attempt = { type: "started"; session: ExecSession } | { type: "notStarted";
 async function attempt(
   context: ExecContext,
   { sessionId, args, call }: ExecCall,
-  { request: { cmd, argv, tty }, workdir, exposure, login }: ReadyCommand,
+  { request, workdir, exposure, login }: ReadyCommand,
   choice: SandboxChoice,
   onRetryStarted?: () => void,
 ): Promise<Attempt> {
+  const { cmd, argv, tty } = request;
+  const network = commandNetwork(context, request, choice, call);
   const command: ExecSessionCommand = {
     cmd,
     argv: [...argv],
@@ -235,6 +265,7 @@ async function attempt(
     tty,
     sandbox: choice.type,
     attempt: onRetryStarted ? 2 : 1,
+    network,
   };
   const execution = executionContext(context, workdir.path, choice);
   let process: ExecProcess;
@@ -250,6 +281,7 @@ async function attempt(
       terminalQueries: tty ? "server" : undefined,
       pipeStdin: tty ? undefined : context.pipeStdin,
       mode: "prepared",
+      ...network?.startParams,
     });
   } catch (error) {
     return { type: "notStarted", message: errorMessage(error) };
@@ -258,6 +290,17 @@ async function attempt(
   const session = await context.openSession(sessionId, process, command);
   await waitForYield(context, session, execWindowMs(args.yield_time_ms, context.yieldLimits), call);
   return { type: "started", session };
+}
+
+/** Returns the managed network of a command, or undefined if its sandbox has none. */
+function commandNetwork(
+  { gate, networkAnswers: answers }: ExecContext,
+  command: ApprovalRequest,
+  choice: SandboxChoice,
+  call: ToolCallContext,
+): CommandNetwork | undefined {
+  if (choice.type === "none" || typeof choice.network === "boolean") return undefined;
+  return new CommandNetwork({ network: choice.network, command, call, gate, answers });
 }
 
 type ExecutionContext = Pick<StartParams, "cwd" | "env" | "envPolicy" | "sandbox" | "sandboxScope">;

@@ -74,6 +74,23 @@ const session = answer(
       enum: ["driving", "returned"],
       description: "Present if a user drives this terminal now, or did since the last call.",
     },
+    network_blocked: {
+      type: "array",
+      items: object({
+        host: text("The requested host."),
+        port: integer("The requested port."),
+        protocol: text("http, https_connect or socks5_tcp."),
+        reason: text("Reason of the network policy, for example not_allowed."),
+        message: text("The reason as a sentence."),
+        count: integer("Number of blocked requests."),
+      }),
+      description: "Present if the network policy blocked requests since the last call.",
+    },
+    network_waiting: {
+      type: "array",
+      items: { type: "string" },
+      description: "Present while the command waits for a user's approval of these hosts and ports.",
+    },
     truncation,
   },
 );

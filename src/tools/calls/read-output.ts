@@ -1,4 +1,4 @@
-import { incompleteHeadBytes, incompleteTailBytes } from "../../base/utf8.ts";
+import { incompleteHeadBytes, incompleteTailBytes } from "../../base/text/utf8.ts";
 import { BYTES_PER_TOKEN, DEFAULT_OUTPUT_TOKENS, truncateToBudget } from "../output/token-budget.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { Tool } from "../tool.ts";

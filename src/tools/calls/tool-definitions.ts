@@ -183,5 +183,24 @@ export const toolDefinitions = {
   },
 } as const satisfies Record<string, ToolDefinition>;
 
+const { execCommand } = toolDefinitions;
+
+/** Definition of exec_command with a managed network: one argument more than in Codex. */
+export const execCommandWithNetwork = {
+  ...execCommand,
+  parameters: objectSchema(
+    {
+      ...execCommand.parameters.properties,
+      network: {
+        type: "array",
+        items: { type: "string" },
+        description:
+          'Narrows the network of this command, for example ["allow:registry.example"], ["deny:*.example.org"] or ["off"]. Never allows more than the configured policy.',
+      },
+    },
+    ["cmd"],
+  ),
+} as const satisfies ToolDefinition;
+
 export type ExecCommandArguments = ArgumentsOf<(typeof toolDefinitions)["execCommand"]["parameters"]>;
 export type WaitForArguments = ArgumentsOf<(typeof toolDefinitions)["waitFor"]["parameters"]>;

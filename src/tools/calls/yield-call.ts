@@ -50,7 +50,8 @@ export async function withProgress<T>(
   }
   sessions.touch(session);
   try {
-    return await session.withWatcher(wait);
+    const watch = () => session.withWatcher(wait);
+    return await (session.network ? session.network.withCall(call, watch) : watch());
   } finally {
     timer.cancel();
     sessions.touch(session);
@@ -91,6 +92,8 @@ export async function buildAnswer(
     attach: awaitingInput?.secret ? (session.attachHint ?? undefined) : undefined,
     user: isDelivered ? session.takeUserActivity() : undefined,
     waited: options.waited,
+    blocked: isDelivered ? session.network?.takeBlocked() : undefined,
+    awaitingApproval: session.network?.openTargets,
   };
   if (session.end && isDelivered) context.sessions.remove(session);
   return {

@@ -1,4 +1,5 @@
 import { isObject } from "../../base/type-guards.ts";
+import { REJECTED_BY_USER } from "../network/network-texts.ts";
 import type { ApprovalAnswer, ApprovalRequest } from "../policy/approval.ts";
 import { approvalPrompt, formatPrefix } from "../policy/approval-prompt.ts";
 
@@ -7,10 +8,15 @@ const ONCE = "allow once";
 const SESSION = "allow for session";
 const PREFIX = "allow all that begin like this";
 const REFUSE = "refuse";
+const PROCESS = "allow for this command";
+const ALWAYS = "always allow this host";
 
 /** Converts an approval request to an MCP form. */
 export function toElicitationForm(request: ApprovalRequest) {
-  const { prefixRule } = request;
+  const { prefixRule, network } = request;
+  const choices = network
+    ? [ONCE, PROCESS, SESSION, ...(network.canRemember ? [ALWAYS] : []), REFUSE]
+    : [ONCE, SESSION, ...(prefixRule ? [PREFIX] : []), REFUSE];
   const prefix = prefixRule ? `\n"${PREFIX}" allows every command that begins with: ${formatPrefix(prefixRule)}` : "";
   return {
     mode: "form" as const,
@@ -21,7 +27,7 @@ export function toElicitationForm(request: ApprovalRequest) {
         decision: {
           type: "string" as const,
           title: "Decision",
-          enum: [ONCE, SESSION, ...(prefixRule ? [PREFIX] : []), REFUSE],
+          enum: choices,
         },
       },
       required: ["decision"],
@@ -31,11 +37,12 @@ export function toElicitationForm(request: ApprovalRequest) {
 
 /** Converts the response of a client. Everything except a clear approval is a rejection. */
 export function parseElicitation(
-  { prefixRule }: ApprovalRequest,
+  { prefixRule, network }: ApprovalRequest,
   response: { action: string; content?: Record<string, unknown> | undefined },
 ): ApprovalAnswer {
   if (response.action === "cancel") return { type: "refuse", reason: "the user dismissed the prompt" };
-  if (response.action !== "accept") return { type: "refuse", reason: "the user rejected it" };
+  const rejected = network ? REJECTED_BY_USER : "the user rejected it";
+  if (response.action !== "accept") return { type: "refuse", reason: rejected };
   switch (response.content?.decision) {
     case ONCE:
       return { type: "allow" };
@@ -44,8 +51,14 @@ export function parseElicitation(
     case PREFIX:
       if (prefixRule) return { type: "allow", remember: { type: "prefix", prefix: prefixRule } };
       break;
+    case PROCESS:
+      if (network) return { type: "allow", remember: { type: "process" } };
+      break;
+    case ALWAYS:
+      if (network?.canRemember) return { type: "allow", remember: { type: "always" } };
+      break;
     case REFUSE:
-      return { type: "refuse", reason: "the user rejected it" };
+      return { type: "refuse", reason: rejected };
   }
   return { type: "refuse", reason: "the answer is not one of the choices" };
 }

@@ -27,6 +27,7 @@ type ProtocolEra = McpRequestContext["era"];
 const CANNOT_ASK: ApprovalAnswer = {
   type: "refuse",
   reason: "approval required, but the MCP client does not support form elicitation",
+  isUnanswered: true,
 };
 
 /**
@@ -63,10 +64,10 @@ export class McpCalls {
     for (;;) {
       const step = await pendingCall.next(mcpReq.signal, this.#progress(mcpReq));
       if (step.type === "ended") return resultOf(step.output);
-      const { request } = step;
-      if (!supportsElicitation(this.#capabilities(server, era, mcpReq))) pendingCall.answer(CANNOT_ASK);
+      const { request, signal } = step;
+      if (!supportsElicitation(this.#capabilities(server, era, mcpReq))) pendingCall.answer(CANNOT_ASK, request);
       else if (era === "modern") return this.#wait(pendingCall, request);
-      else pendingCall.answer(await this.#ask(request, this.elicitation.forCall(server, context)));
+      else pendingCall.answer(await this.#ask(request, this.elicitation.forCall(server, context), signal), request);
     }
   }
 
@@ -106,9 +107,13 @@ export class McpCalls {
     return new Map(Object.entries(envelope)).get(this.#library.CLIENT_CAPABILITIES_META_KEY);
   }
 
-  async #ask(request: ApprovalRequest, channel: ElicitationChannel): Promise<ApprovalAnswer> {
+  async #ask(
+    request: ApprovalRequest,
+    channel: ElicitationChannel,
+    signal: AbortSignal | undefined,
+  ): Promise<ApprovalAnswer> {
     try {
-      return parseElicitation(request, await channel.elicit(toElicitationForm(request)));
+      return parseElicitation(request, await channel.elicit(toElicitationForm(request), signal));
     } catch (error) {
       if (channel.closed.aborted) return refusal("the call was cancelled, or its connection was lost");
       return refusal(`approval prompt failed: ${errorMessage(error)}`);
@@ -155,6 +160,7 @@ export class McpCalls {
     const response = this.#library.inputResponse(responses, PROMPT_KEY);
     waiting.call.answer(
       parseElicitation(waiting.request, response.kind === "elicit" ? response : { action: "cancel" }),
+      waiting.request,
     );
     return waiting.call;
   }

@@ -5,11 +5,14 @@ import type {
   Server,
   WebStandardStreamableHTTPServerTransport,
 } from "@modelcontextprotocol/server";
+import type { CredentialEnd } from "./mcp-http.ts";
 
 /** Maximum MCP sessions. Beyond it, the least recently used is closed; its exec sessions continue. */
 const MAX_SESSIONS = 256;
 
 interface ClientSession {
+  /** Stops listening to the end of the token of the latest request. */
+  stopListening: () => void;
   transport: WebStandardStreamableHTTPServerTransport;
   server: Server;
 }
@@ -42,42 +45,63 @@ export class McpHttpClients {
     this.#statelessHandler = library.createMcpHandler(newServer, { legacy: "reject", onerror: onError });
   }
 
-  async answer(request: Request): Promise<Response> {
+  /** Answers a request. An MCP session ends with the token of its latest request. */
+  async answer(request: Request, onEnd: CredentialEnd): Promise<Response> {
     const id = request.headers.get("mcp-session-id");
-    if (id !== null) return this.#answerInSession(id, request);
+    if (id !== null) return this.#answerInSession(id, request, onEnd);
     if (!(await this.#library.isLegacyRequest(request))) return this.#statelessHandler.fetch(request);
-    return this.#openSession(request);
+    return this.#openSession(request, onEnd);
   }
 
   async close(): Promise<void> {
     this.#servers.close();
-    const servers = [...this.#sessions.values()].map(({ server }) => server.close());
+    const servers = [...this.#sessions.keys()].map((id) => this.#remove(id)?.server.close());
     await Promise.all([this.#statelessHandler.close(), ...servers]);
   }
 
-  async #answerInSession(id: string, request: Request): Promise<Response> {
+  async #answerInSession(id: string, request: Request, onEnd: CredentialEnd): Promise<Response> {
     const session = this.#sessions.get(id);
     if (!session) return new Response("unknown session\n", { status: 404 });
     this.#sessions.delete(id);
     this.#sessions.set(id, session);
+    session.stopListening();
+    session.stopListening = this.#endWith(id, onEnd);
     return session.transport.handleRequest(request);
   }
 
   /** Opens an MCP session. An invalid request receives an error and leaves no session. */
-  async #openSession(request: Request): Promise<Response> {
+  async #openSession(request: Request, onEnd: CredentialEnd): Promise<Response> {
     const server = this.#servers.newServer({ era: "legacy" });
     const transport = new this.#library.WebStandardStreamableHTTPServerTransport({
       sessionIdGenerator: randomUUID,
       onsessioninitialized: (id) => {
-        this.#sessions.set(id, { transport, server });
+        const session: ClientSession = { transport, server, stopListening: () => undefined };
+        this.#sessions.set(id, session);
+        session.stopListening = this.#endWith(id, onEnd);
         const [oldest] = this.#sessions;
-        if (this.#sessions.size <= MAX_SESSIONS || !oldest) return;
-        this.#sessions.delete(oldest[0]);
-        oldest[1].server.close().catch(this.#onError);
+        if (this.#sessions.size > MAX_SESSIONS && oldest) this.#close(oldest[0]);
       },
-      onsessionclosed: (id) => void this.#sessions.delete(id),
+      onsessionclosed: (id) => void this.#remove(id),
     });
     await server.connect(transport);
     return transport.handleRequest(request);
+  }
+
+  /** Closes the session when the token ends. Returns the function that stops it. */
+  #endWith(id: string, onEnd: CredentialEnd): () => void {
+    const stop = onEnd(() => this.#close(id));
+    if (!stop) this.#close(id);
+    return stop ?? (() => undefined);
+  }
+
+  #close(id: string): void {
+    this.#remove(id)?.server.close().catch(this.#onError);
+  }
+
+  #remove(id: string): ClientSession | undefined {
+    const session = this.#sessions.get(id);
+    this.#sessions.delete(id);
+    session?.stopListening();
+    return session;
   }
 }

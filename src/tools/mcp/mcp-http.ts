@@ -10,8 +10,14 @@ import { serverFactory } from "./mcp-server.ts";
 /** Path of the endpoint, as in the examples of the MCP specification. */
 const PATH = "/mcp";
 
+/**
+ * Calls `listener` once when the token of a request expires, is revoked or is removed. Returns the function that removes the
+ * listener, or null if the token has ended already.
+ */
+export type CredentialEnd = (listener: () => void) => (() => void) | null;
+
 export type HttpAuthResult =
-  | { type: "admitted"; principal: string }
+  | { type: "admitted"; principal: string; onEnd?: CredentialEnd | undefined }
   | { type: "refused"; status: number; reason: string };
 
 export interface HttpListenOptions {
@@ -102,15 +108,23 @@ async function answer(
     return refuse(outgoing, 404, `not found; the MCP endpoint is ${PATH}`);
   const disconnected = new AbortController();
   outgoing.on("close", () => disconnected.abort());
-  const response = await clientsOf(admission.principal).answer(toRequest(incoming, disconnected.signal));
+  const { principal, onEnd = NEVER_ENDS } = admission;
+  const stop = onEnd(() => outgoing.destroy());
+  if (!stop) return refuse(outgoing, 401, "the token has ended");
+  outgoing.on("close", stop);
+  const response = await clientsOf(principal).answer(toRequest(incoming, disconnected.signal), onEnd);
   outgoing.writeHead(response.status, Object.fromEntries(response.headers));
   if (!response.body) {
     outgoing.end();
     return;
   }
   outgoing.flushHeaders();
-  await pipeline(Readable.from(response.body), outgoing);
+  // Unlike `Readable.from`, it cancels the body at once when the client disconnects.
+  await pipeline(Readable.fromWeb(response.body), outgoing);
 }
+
+/** The end of requests without a token. */
+const NEVER_ENDS: CredentialEnd = () => () => undefined;
 
 function refuse(outgoing: ServerResponse, status: number, reason: string): void {
   if (status === 401) outgoing.setHeader("www-authenticate", "Bearer");

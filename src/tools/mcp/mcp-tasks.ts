@@ -124,9 +124,9 @@ export class McpTasks {
         signal: prompt.signal,
         caller: server,
         onProgress: (message) => set("working", message),
-        askCaller: async (request) => {
+        askCaller: async (request, withdrawn = prompt.signal) => {
           set("input_required", "waiting for the user's approval");
-          const answer = await ask(request, prompt);
+          const answer = await ask(request, { ...prompt, signal: AbortSignal.any([prompt.signal, withdrawn]) });
           set("working");
           return answer;
         },

@@ -1,4 +1,5 @@
 import { omitUndefined } from "../../base/omit-undefined.ts";
+import { type BlockedTargets, renderBlocked } from "../network/network-activity.ts";
 import { type ShownOutput, tokensOf } from "./token-budget.ts";
 
 /** Result of a tool call before it is rendered. */
@@ -20,6 +21,10 @@ export interface CallResult {
   user?: "driving" | "returned" | undefined;
   /** How a `wait_for` ended, as text. */
   waited?: string | undefined;
+  /** Network targets that were blocked since the last call. */
+  blocked?: BlockedTargets | undefined;
+  /** Network targets of open questions to the user. */
+  awaitingApproval?: readonly string[] | undefined;
 }
 
 /** Renders one fact per line in the order of Codex. Additions of procwire directly precede the output. */
@@ -38,6 +43,8 @@ export function renderText(result: CallResult): string {
     lines.push(`Awaiting input: ${result.awaitingInput.secret ? "secret (echo is off)" : "yes"}`);
   if (result.attach) lines.push(`Waiting for: secret; a user can type it with \`${result.attach.command}\``);
   if (result.user) lines.push(`User: ${USER_ACTIVITY[result.user]}`);
+  if (result.blocked) lines.push(...renderBlocked(result.blocked));
+  for (const target of result.awaitingApproval ?? []) lines.push(`network: waiting for approval of ${target}`);
   if (output.omitted > 0 && result.archivedAs !== null)
     lines.push(`Omitted output: call read_output with session_id ${result.archivedAs}`);
   lines.push("Output:");
@@ -68,6 +75,8 @@ export function renderStructured(result: CallResult): Record<string, unknown> {
     waiting_for: result.awaitingInput?.secret ? "secret" : undefined,
     attach: result.attach,
     user: result.user,
+    network_blocked: result.blocked?.targets.length ? result.blocked.targets : undefined,
+    network_waiting: result.awaitingApproval?.length ? result.awaitingApproval : undefined,
     truncation: output.omitted > 0 ? renderTruncation(result) : undefined,
     output: output.text,
   });

@@ -1,5 +1,5 @@
 import { concatBytes } from "../../base/bytes.ts";
-import { incompleteHeadBytes, incompleteTailBytes } from "../../base/utf8.ts";
+import { incompleteHeadBytes, incompleteTailBytes } from "../../base/text/utf8.ts";
 
 /** Estimated bytes per token, as in Codex. Accurate enough for a budget, and needs no tokenizer. */
 export const BYTES_PER_TOKEN = 4;

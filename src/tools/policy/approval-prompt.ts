@@ -1,5 +1,6 @@
-import { printableLine, shellQuote } from "../../base/printable-text.ts";
-import type { ApprovalRequest } from "./approval.ts";
+import { printableLine, shellQuote } from "../../base/text/printable-text.ts";
+import { formatTarget } from "../network/network-texts.ts";
+import type { ApprovalRequest, NetworkApproval } from "./approval.ts";
 
 /**
  * Formats an approval prompt: everything that determines the command, with control characters escaped. Each line of the
@@ -11,7 +12,7 @@ export function approvalPrompt(request: ApprovalRequest): string {
   const shellCommand = argv.slice(0, -1).map(shellQuote).join(" ");
   const lines = cmd.split("\n").map((line, index) => `  ${index === 0 ? "$" : ">"} ${printableLine(line)}`);
   return [
-    reasonLine(request),
+    request.network ? networkLine(request.network) : reasonLine(request),
     ...lines,
     `  in ${printableLine(workdir)}, ${sandboxText}`,
     `  run by ${shellCommand}${shell === "other" ? " (NOT the usual shell)" : ""}${tty ? ", on a terminal" : ""}`,
@@ -22,6 +23,21 @@ export function approvalPrompt(request: ApprovalRequest): string {
 export function formatPrefix(prefix: readonly string[]): string {
   return prefix.map(shellQuote).join(" ");
 }
+
+/** First line of a network prompt. The following lines show the command that waits for the answer. */
+function networkLine(network: NetworkApproval): string {
+  const host = printableLine(network.host);
+  // prose-ok: all -- Codex text
+  const question = `Do you want to approve network access to "${host}"?`;
+  return `${question}\n  ${formatTarget(network)} by ${PROTOCOL_NAMES[network.protocol]}; ${network.reason}`;
+}
+
+const PROTOCOL_NAMES: Record<NetworkApproval["protocol"], string> = {
+  http: "HTTP",
+  https_connect: "HTTPS or another protocol in a tunnel (CONNECT)",
+  socks5_tcp: "TCP (SOCKS5)",
+  socks5_udp: "UDP (SOCKS5)",
+};
 
 function reasonLine({ kind, justification }: ApprovalRequest): string {
   if (kind === "retry") return "The sandbox denied an operation. Run the command again without the sandbox?";

@@ -1,4 +1,7 @@
 import { KeyedQueue } from "../../async/keyed-queue.ts";
+import type { CredentialDefinition } from "../../protocol/network/credential-definition.ts";
+import type { NetworkRules } from "../network/network-rules.ts";
+import type { NetworkTarget } from "../network/network-texts.ts";
 import { isOpenEndedRunner } from "./command-analysis.ts";
 import { flagWithoutStartUpFiles, isParsableShell, type ShellChoice } from "./shell-choice.ts";
 import { hasPrefix, parsePlainCommands } from "./shell-parser.ts";
@@ -7,9 +10,10 @@ import { hasPrefix, parsePlainCommands } from "./shell-parser.ts";
 export interface ApprovalRequest {
   /**
    * `command`: the first attempt, in the configured sandbox. `unsandboxed`: the model requests to run it without a sandbox.
-   * `retry`: another attempt without a sandbox after a denial.
+   * `retry`: another attempt without a sandbox after a denial. `network`: the running command requests a host that its
+   * network rules ask about; `network` has the host.
    */
-  kind: "command" | "unsandboxed" | "retry";
+  kind: "command" | "unsandboxed" | "retry" | "network";
   cmd: string;
   /** The exact argv in the sandbox: the absolute path of the shell, its flag and `cmd`. */
   argv: readonly string[];
@@ -31,14 +35,31 @@ export interface ApprovalRequest {
   justification?: string | undefined;
   /** Prefix that the model wants to be allowed from now on. Always a real prefix of all commands. */
   prefixRule?: readonly string[] | undefined;
+  /** The requested host; set exactly if `kind` is `network`. */
+  network?: NetworkApproval | undefined;
+}
+
+/** A host that a running command requests. The command waits for the answer. */
+export interface NetworkApproval extends NetworkTarget {
+  /** Reason for the question. */
+  reason: string;
+  /** Whether the answer `always` is possible, because a rules file is in use. */
+  canRemember: boolean;
 }
 
 export type PolicyDecision = { type: "allow" } | { type: "ask" } | { type: "refuse"; reason: string };
 
-/** The user's answer and its scope. */
+/**
+ * The user's answer and its scope. For a network request, `session` covers the same host and port, `process` only for this
+ * command, and `always` adds the host to the rules file.
+ */
 export type ApprovalAnswer =
-  | { type: "allow"; remember?: { type: "session" } | { type: "prefix"; prefix: readonly string[] } }
-  | { type: "refuse"; reason: string };
+  | {
+      type: "allow";
+      remember?: { type: "session" | "process" | "always" } | { type: "prefix"; prefix: readonly string[] };
+    }
+  /** `isUnanswered`: the policy found no user, so a user of a web console may still answer. */
+  | { type: "refuse"; reason: string; isUnanswered?: boolean };
 
 /** Asks the user of a tool's caller. */
 export type PromptCaller = (request: ApprovalRequest, signal?: AbortSignal) => Promise<ApprovalAnswer>;
@@ -54,6 +75,12 @@ export interface ApprovalPolicy {
    * the user of the tool's caller; absent if that is impossible.
    */
   ask(request: ApprovalRequest, signal?: AbortSignal, caller?: PromptCaller): Promise<ApprovalAnswer>;
+  /** Stores that commands may reach a host from now on. Absent: the answer `always` is not offered. */
+  allowHost?: ((host: string) => Promise<void>) | undefined;
+  /** Network rules of the policy. They apply to sandboxed commands only, so they require a sandbox. */
+  readonly network?: NetworkRules | undefined;
+  /** Credentials of a rules file. The host of the commands must define them. */
+  readonly credentials?: readonly CredentialDefinition[] | undefined;
 }
 
 /** Properties of a tool call that matter for its approval. */
@@ -74,6 +101,28 @@ export class ApprovalGate {
 
   constructor(policy: ApprovalPolicy) {
     this.#policy = policy;
+  }
+
+  /** Asks the user about a network request, without `review`. `isKnown` skips a prompt that became unnecessary. */
+  async ask(
+    request: ApprovalRequest,
+    { signal, askCaller, isKnown }: Omit<ApprovalCall, "caller"> & { isKnown: () => boolean },
+  ): Promise<ApprovalAnswer> {
+    const ask = async (): Promise<ApprovalAnswer> => {
+      if (isKnown()) return { type: "allow" };
+      if (signal?.aborted) return { type: "refuse", reason: "the request was cancelled" };
+      return this.#policy.ask(request, signal, askCaller);
+    };
+    return this.#policy.combined ? ask() : this.#prompts.run("ask", ask);
+  }
+
+  /** Whether `allowHost` stores hosts. */
+  get canAllowHost(): boolean {
+    return this.#policy.allowHost !== undefined;
+  }
+
+  async allowHost(host: string): Promise<void> {
+    await this.#policy.allowHost?.(host);
   }
 
   async decide(request: ApprovalRequest, call: ApprovalCall = {}): Promise<GateDecision> {

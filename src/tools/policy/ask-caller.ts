@@ -11,6 +11,6 @@ export function askCaller(): ApprovalPolicy {
     ask: async (request, signal, caller) =>
       caller
         ? caller(request, signal)
-        : { type: "refuse", reason: "approval required, but this caller cannot ask its user" },
+        : { type: "refuse", reason: "approval required, but this caller cannot ask its user", isUnanswered: true },
   };
 }

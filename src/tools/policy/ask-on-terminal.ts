@@ -1,5 +1,6 @@
 import { KeyedQueue } from "../../async/keyed-queue.ts";
-import type { ApprovalAnswer, ApprovalPolicy, ApprovalRequest } from "./approval.ts";
+import { REJECTED_BY_USER } from "../network/network-texts.ts";
+import type { ApprovalAnswer, ApprovalPolicy, ApprovalRequest, NetworkApproval } from "./approval.ts";
 import { approvalPrompt, formatPrefix } from "./approval-prompt.ts";
 import { discardPendingInput, LineReader, type TerminalInput } from "./line-reader.ts";
 
@@ -38,6 +39,7 @@ export function askOnTerminal(options: AskOnTerminalOptions = {}): ApprovalPolic
     for (;;) {
       output.write(`${formatChoices(request)} `);
       const answer = await lines.next(signal);
+      if (signal?.aborted) output.write("\nThe question was answered elsewhere, or the request has ended.\n");
       if (answer === null) return { type: "refuse", reason: "the user did not answer" };
       const parsed = parseAnswer(answer, request);
       if (parsed) return parsed;
@@ -53,12 +55,17 @@ function isTerminal(input: NodeJS.ReadableStream): input is NodeJS.ReadableStrea
   return "setRawMode" in input;
 }
 
-function formatChoices({ prefixRule }: ApprovalRequest): string {
+function formatChoices({ prefixRule, network }: ApprovalRequest): string {
+  if (network) {
+    const always = network.canRemember ? ", w = always (written to the rules file)" : "";
+    return `y = just this once, c = for this command, a = for this session${always}, n = no:`;
+  }
   const prefix = prefixRule ? `, p = always when it begins with \`${formatPrefix(prefixRule)}\`` : "";
   return `y = yes, a = always this command${prefix}, n = no:`;
 }
 
-function parseAnswer(answer: string, { prefixRule }: ApprovalRequest): ApprovalAnswer | null {
+function parseAnswer(answer: string, { prefixRule, network }: ApprovalRequest): ApprovalAnswer | null {
+  if (network) return parseNetworkAnswer(answer, network);
   switch (answer.trim().toLowerCase()) {
     case "y":
     case "yes":
@@ -71,6 +78,26 @@ function parseAnswer(answer: string, { prefixRule }: ApprovalRequest): ApprovalA
     case "n":
     case "no":
       return { type: "refuse", reason: "the user rejected it" };
+    default:
+      return null;
+  }
+}
+
+function parseNetworkAnswer(answer: string, { canRemember }: NetworkApproval): ApprovalAnswer | null {
+  switch (answer.trim().toLowerCase()) {
+    case "y":
+    case "yes":
+      return { type: "allow" };
+    case "c":
+      return { type: "allow", remember: { type: "process" } };
+    case "a":
+      return { type: "allow", remember: { type: "session" } };
+    case "w":
+    case "always":
+      return canRemember ? { type: "allow", remember: { type: "always" } } : null;
+    case "n":
+    case "no":
+      return { type: "refuse", reason: REJECTED_BY_USER };
     default:
       return null;
   }

@@ -1,3 +1,4 @@
+import { blockedByPolicy } from "../network/network-texts.ts";
 import type { ApprovalPolicy } from "./approval.ts";
 
 /**
@@ -10,6 +11,9 @@ export function neverAsk(): ApprovalPolicy {
       kind === "command"
         ? { type: "allow" }
         : { type: "refuse", reason: "approvals are disabled, so commands stay in the sandbox" },
-    ask: async () => ({ type: "refuse", reason: "approvals are disabled" }),
+    ask: async ({ network }) => ({
+      type: "refuse",
+      reason: network ? blockedByPolicy(network) : "approvals are disabled",
+    }),
   };
 }

@@ -1,6 +1,10 @@
 import { readFile } from "node:fs/promises";
 import { posix } from "node:path";
 import { errorMessage } from "../../base/error-message.ts";
+import { type CredentialDefinition, parseCredentialTables } from "../../protocol/network/credential-definition.ts";
+import { allowHostInFile } from "../network/allow-host.ts";
+import { type NetworkRules, parseNetworkSection } from "../network/network-rules.ts";
+import { blockedByPolicy } from "../network/network-texts.ts";
 import type { ApprovalPolicy, ApprovalRequest } from "./approval.ts";
 import { analyzeCommand, type CommandAnalysis, type NestedCommand } from "./command-analysis.ts";
 import { hasPrefix } from "./shell-parser.ts";
@@ -22,6 +26,9 @@ export interface Rules {
   fallback: Decision;
   /** Decision about running without a sandbox if no rule allows it. */
   unsandboxed: Decision;
+  /** Network of sandboxed commands; absent without a section `[network]`. */
+  network?: NetworkRules | undefined;
+  credentials?: readonly CredentialDefinition[] | undefined;
 }
 
 /**
@@ -34,6 +41,16 @@ export interface Rules {
  *     prefix = ["systemctl", "status"]
  *     decision = "allow"       # or "ask", or "refuse"
  *     unsandboxed = true       # also without the sandbox
+ *
+ *     [network]                # hosts that sandboxed commands may reach
+ *     default = "ask"          # or "deny", or "allow"; default: "deny"
+ *     allow = ["example.com", "*.example.org"]
+ *
+ *     [[credential]]           # a secret that the proxy puts into requests to its domain
+ *     name = "API_KEY"         # variable with the placeholder
+ *     domain = "example.com"
+ *     header = "Authorization"
+ *     source = "file:/etc/procwire-secrets/key"  # or "env:VARIABLE"
  *
  * No command runs without a sandbox and without a prompt if sandboxed commands can write its home directory, its working
  * directory or an enclosing repository, because programs such as git run code from there. `unsandboxed = true` then counts
@@ -52,7 +69,8 @@ export async function loadRulesFile(
   const text = await readFile(path, "utf8");
   const { parse } = await import("smol-toml");
   try {
-    return rulesPolicy(parseRules(parse(text)), asker);
+    const policy = rulesPolicy(parseRules(parse(text)), asker);
+    return { ...policy, allowHost: (host) => allowHostInFile(path, host) };
   } catch (error) {
     throw new Error(`rules file ${path}: ${errorMessage(error)}`, { cause: error });
   }
@@ -62,6 +80,8 @@ export function rulesPolicy(given: Rules, asker?: Pick<ApprovalPolicy, "ask" | "
   const rules = { ...given, rules: given.rules.flatMap(withoutLoginFlag) };
   return {
     combined: asker?.combined ?? false,
+    network: given.network,
+    credentials: given.credentials,
     review(request) {
       const decision = decide(rules, request);
       return decision === "refuse"
@@ -81,7 +101,7 @@ function withoutLoginFlag(rule: Rule): Rule[] {
 }
 
 export function parseRules(file: Record<string, unknown>): Rules {
-  const { rule: rules = [], default: fallback = "ask", unsandboxed = "ask", ...unknown } = file;
+  const { rule: rules = [], default: fallback = "ask", unsandboxed = "ask", network, credential, ...unknown } = file;
   const unknownKey = Object.keys(unknown)[0];
   if (unknownKey !== undefined) throw new Error(`unknown key \`${unknownKey}\``);
   if (!Array.isArray(rules)) throw new Error("`rule` must be a list of tables: [[rule]]");
@@ -89,6 +109,8 @@ export function parseRules(file: Record<string, unknown>): Rules {
     rules: rules.map(parseRule),
     fallback: parseDecision(fallback, "default"),
     unsandboxed: parseDecision(unsandboxed, "unsandboxed"),
+    network: network === undefined ? undefined : parseNetworkSection(network),
+    credentials: credential === undefined ? undefined : parseCredentialTables(credential),
   };
 }
 
@@ -117,7 +139,8 @@ function parseDecision(value: unknown, location: string): Decision {
   throw new Error(`\`${location}\` must be "allow", "ask" or "refuse"`);
 }
 
-function noApproverMessage({ shell, argv }: ApprovalRequest): string {
+function noApproverMessage({ shell, argv, network }: ApprovalRequest): string {
+  if (network) return blockedByPolicy(network);
   return shell === "other"
     ? `the rules do not cover the shell \`${argv[0]}\`, and approvals are disabled`
     : "the rules require an approval, but approvals are disabled";

@@ -29,12 +29,12 @@ export function writableRootsOf(host: ExecBackend): string[] {
 }
 
 /**
- * Prints paths, each as named and with links followed, in three lists: writable roots, directories of start-up files, and the
- * working directory with every repository above it. `$1` is the working directory; the roots follow. The script runs no
- * program from the printed paths.
+ * Prints paths with the prefix `=`, each as named and with links followed, in three lists: writable roots, directories
+ * of start-up files, and the working directory with every repository above it. `$1` is the working directory; the roots
+ * follow. The script runs no program from the printed paths.
  */
 export const EXPOSURE_SCRIPT = `PATH=/usr/bin:/bin
-show() { case $1 in ?*) printf '%s\\0%s\\0' "$1" "$(readlink -f -- "$1")" ;; esac; }
+show() { case $1 in ?*) printf '=%s\\0=%s\\0' "$1" "$(readlink -f -- "$1")" ;; esac; }
 from() { case $2 in /*) show "$2" ;; ?*) show "$1/$2" ;; esac; }
 work=$1
 shift
@@ -117,8 +117,9 @@ function parseLists(printed: string): PathLists | null {
   const [home, workdir, end] = [":home", ":workdir", ":end"].map((heading) => words.indexOf(heading));
   if (home === undefined || workdir === undefined || end === undefined) return null;
   if (home < 0 || workdir < home || end < workdir) return null;
-  // An empty word is a path whose links the host cannot follow.
-  const paths = (from: number, to: number) => words.slice(from, to).filter((word) => word !== "");
+  // A bare prefix is a path whose links the host cannot follow.
+  const paths = (from: number, to: number) =>
+    words.slice(from, to).flatMap((word) => (word.length > 1 ? [word.slice(1)] : []));
   return {
     roots: paths(0, home).map((root) => posix.resolve(root)),
     homes: paths(home + 1, workdir),

@@ -1,4 +1,5 @@
-import type { SandboxChoice } from "./sandbox-choice.ts";
+import type { NetworkChoice } from "../network/network-rules.ts";
+import { type SandboxChoice, toSandboxNetwork } from "./sandbox-choice.ts";
 
 /** Sandbox modes of the command line. */
 export const SANDBOX_MODES = ["none", "read-only", "workspace-write"] as const;
@@ -8,9 +9,14 @@ export type SandboxMode = (typeof SANDBOX_MODES)[number];
 export function sandboxChoiceFor(
   mode: SandboxMode,
   writable: readonly string[],
-  { network = false, sharedTmp = false }: { network?: boolean; sharedTmp?: boolean } = {},
+  { network = { type: "off" }, sharedTmp = false }: { network?: NetworkChoice | undefined; sharedTmp?: boolean } = {},
 ): SandboxChoice {
   if (mode === "none") return { type: "none" };
   const writableRoots = mode === "workspace-write" ? writable : [];
-  return { type: "bubblewrap", writableRoots, network, privateTmp: sharedTmp ? "shared" : true };
+  return {
+    type: "bubblewrap",
+    writableRoots,
+    network: toSandboxNetwork(network),
+    privateTmp: sharedTmp ? "shared" : true,
+  };
 }

@@ -4,6 +4,7 @@ import type { TaskSet } from "../../async/task-set.ts";
 import type { EnvPolicy, ExecBackend, ExecProcess, TerminalSize } from "../../exec/exec-process.ts";
 import type { YieldLimits } from "../calls/yield-window.ts";
 import type { LoginEnvironment } from "../login/login-environment.ts";
+import type { NetworkAnswers } from "../network/network-questions.ts";
 import type { OneTimeNotice } from "../output/one-time-notice.ts";
 import type { OutputArchiveStore } from "../output/output-archive-store.ts";
 import type { ApprovalGate } from "../policy/approval.ts";
@@ -40,6 +41,8 @@ export interface ExecContext {
   /** Maximum output of any call, regardless of its request. */
   maxOutputTokens: number;
   gate: ApprovalGate;
+  /** Answers of users to network questions. */
+  networkAnswers: NetworkAnswers;
   sessions: ExecSessionTable;
   archives: OutputArchiveStore;
   tasks: TaskSet;

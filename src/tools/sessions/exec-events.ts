@@ -1,5 +1,6 @@
 import { Channel } from "../../async/channel.ts";
 import type { ExitStatus, OutputStream } from "../../exec/exec-process.ts";
+import type { NetworkDecision } from "../../protocol/network/network-schemas.ts";
 
 /** An event of unified exec, for a user interface, a log or JSON lines. */
 export type UnifiedExecEvent =
@@ -8,6 +9,7 @@ export type UnifiedExecEvent =
   | TerminalInteraction
   | TerminalWaiting
   | TerminalDriver
+  | NetworkAccess
   | ExecCommandEnd;
 
 /** A process started. The first event of a process. */
@@ -65,6 +67,15 @@ export interface TerminalDriver {
   sessionId: number;
   processId: string;
   driver: "user" | "model";
+  atMs: number;
+}
+
+/** The network proxy of a process allowed or blocked a target. Emitted once per target and verdict. */
+export interface NetworkAccess
+  extends Pick<NetworkDecision, "decision" | "source" | "reason" | "protocol" | "host" | "port" | "method"> {
+  type: "NetworkAccess";
+  sessionId: number;
+  processId: string;
   atMs: number;
 }
 

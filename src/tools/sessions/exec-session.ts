@@ -1,10 +1,12 @@
 import type { Clock, Timer } from "../../async/clock.ts";
 import { errorMessage } from "../../base/error-message.ts";
-import { shellQuote } from "../../base/printable-text.ts";
-import { Utf8Splitter } from "../../base/utf8.ts";
+import { shellQuote } from "../../base/text/printable-text.ts";
+import { Utf8Splitter } from "../../base/text/utf8.ts";
 import type { ExecEvent, ExecProcess, ExitStatus, OutputStream } from "../../exec/exec-process.ts";
 import { HeadTailBuffer } from "../../exec/log/head-tail-buffer.ts";
+import type { NetworkDecision } from "../../protocol/network/network-schemas.ts";
 import { isSandboxDenial } from "../../sandbox/sandbox-denial.ts";
+import type { CommandNetwork } from "../network/command-network.ts";
 import type { OutputArchive } from "../output/output-archive.ts";
 import type { RetainedText } from "../output/token-budget.ts";
 import type {
@@ -32,7 +34,10 @@ export interface ExecSessionDeps {
 }
 
 /** The requested command of a session. */
-export type ExecSessionCommand = Pick<ExecCommandBegin, "cmd" | "argv" | "cwd" | "tty" | "sandbox" | "attempt">;
+export interface ExecSessionCommand
+  extends Pick<ExecCommandBegin, "cmd" | "argv" | "cwd" | "tty" | "sandbox" | "attempt"> {
+  network?: CommandNetwork | undefined;
+}
 
 /** Maximum output retained between two calls: half head, half tail. */
 const CALL_OUTPUT_BYTES = 1024 * 1024;
@@ -53,6 +58,8 @@ export class ExecSession {
   readonly process: ExecProcess;
   readonly archive: OutputArchive;
   readonly startedAtMs: number;
+  /** The managed network of the process; null if it has none. */
+  readonly network: CommandNetwork | null;
   /** Sequence number of the last event before the last input. */
   inputSeq = 0;
 
@@ -85,6 +92,7 @@ export class ExecSession {
   #waitReportedAtSeq = -1;
 
   constructor(sessionId: number, process: ExecProcess, command: ExecSessionCommand, deps: ExecSessionDeps) {
+    this.network = command.network ?? null;
     this.sessionId = sessionId;
     this.process = process;
     this.command = command;
@@ -93,7 +101,9 @@ export class ExecSession {
     this.#deps = deps;
     this.startedAtMs = deps.clock.now();
     this.#lastOutputAtMs = this.startedAtMs;
-    deps.feed.emit({ type: "ExecCommandBegin", ...this.#ids, ...command, atMs: this.startedAtMs });
+    const { network, ...begin } = command;
+    deps.feed.emit({ type: "ExecCommandBegin", ...this.#ids, ...begin, atMs: this.startedAtMs });
+    network?.listen((decision) => this.#emitNetwork(decision));
     process.onDriverChanged = (driver) => this.#driverChanged(driver === "attached" ? "user" : "model");
   }
 
@@ -258,6 +268,13 @@ export class ExecSession {
         this.#finish(this.#toEnd(event.message));
         return;
     }
+  }
+
+  #emitNetwork({ decision, source, reason, protocol, host, port, method }: NetworkDecision): void {
+    if (this.#end) return;
+    const atMs = this.#deps.clock.now();
+    const fields = { decision, source, reason, protocol, host, port, method };
+    this.#deps.feed.emit({ type: "NetworkAccess", ...this.#ids, ...fields, atMs });
   }
 
   async #waitUntilUnwatched(): Promise<void> {

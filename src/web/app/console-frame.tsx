@@ -1,15 +1,29 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import type { ExecServerClient } from "../../client/browser.ts";
+import { AccessPage } from "../access/access-page.tsx";
+import { Menu } from "../components/menu.tsx";
+import { DevicesPage } from "../devices/devices-page.tsx";
 import { JobPage } from "../jobs/job-page.tsx";
 import { JobsPage } from "../jobs/jobs-page.tsx";
-import { RowView } from "../jobs/row-page.tsx";
-import { ProcessPage } from "../processes/process-page.tsx";
+import { ProcessPage } from "../processes/lazy-process-page.ts";
 import { ProcessesPage } from "../processes/processes-page.tsx";
 import { type ShareLink, takeShareLink, tokenProtocols } from "../processes/share-link.ts";
+import { QuestionLink } from "../questions/question-link.tsx";
+import { type Questions, useQuestions } from "../questions/use-questions.ts";
 import { ServerPage } from "../server/server-page.tsx";
+import { type MetricsState, useMetrics } from "../server/use-metrics.ts";
 import { handleSubmit } from "./handle-submit.ts";
-import { type Route, toHref, useRoute } from "./route.ts";
-import { fetchIdentity, type Identity, type IdentityResult, signIn, signOut, takeToken } from "./sign-in.ts";
+import { type Route, type Section, sectionOf, toHref, useRoute } from "./route.ts";
+import {
+  fetchIdentity,
+  type Identity,
+  type IdentityResult,
+  sessionSecret,
+  signIn,
+  signOut,
+  takeToken,
+} from "./sign-in.ts";
 import { useClient } from "./use-client.ts";
 
 /** Shows the one process of a share link, or signs in. */
@@ -30,14 +44,24 @@ function Guest({ share }: { share: ShareLink }) {
   }
   return (
     <>
-      <header>
-        <strong>procwire</strong>
-        <span>shared process</span>
+      <header class="app-header">
+        <span class="brand">
+          <Logo />
+          <span>procwire</span>
+        </span>
+        <span class="muted">shared process</span>
         <span class="spacer" />
-        <output aria-live="polite">{connection.type === "reconnecting" ? "connection lost, reconnecting…" : ""}</output>
+        <output aria-live="polite" class="connection-state">
+          {connection.type === "reconnecting" ? "connection lost, reconnecting…" : ""}
+        </output>
       </header>
-      <main>
-        <ProcessPage client={connection.client} handle={share.handle} guest={share.role} />
+      <main class="page-process">
+        <ProcessPage
+          client={connection.client}
+          handle={share.handle}
+          guest={share.role}
+          isReconnecting={connection.type === "reconnecting"}
+        />
       </main>
     </>
   );
@@ -65,7 +89,7 @@ function SignedIn() {
     case "signedOut":
       return <SignIn problem={problem} onToken={(token) => void authenticate(token)} />;
     case "signedIn":
-      return <Frame me={identity.me} />;
+      return <Frame me={identity.me} onSignedOut={() => setIdentity({ type: "signedOut" })} />;
   }
 }
 
@@ -84,7 +108,10 @@ function SignIn({ problem, onToken }: { problem: string | null; onToken: (token:
   return (
     <main class="sign-in">
       <h1>procwire</h1>
-      <p>Open the URL that the server printed at its start, or paste its token. A URL works once.</p>
+      <p>
+        Run <code>procwire console</code> on the server's host and open the URL that it prints, or paste a token. A URL
+        works once, within 15 minutes.
+      </p>
       <form onSubmit={handleSubmit(() => token.trim() !== "" && onToken(token.trim()))}>
         <label>
           Token
@@ -95,62 +122,172 @@ function SignIn({ problem, onToken }: { problem: string | null; onToken: (token:
             onInput={(event) => setToken(event.currentTarget.value)}
           />
         </label>
-        <button type="submit">Sign in</button>
+        <button type="submit" class="primary">
+          Sign in
+        </button>
       </form>
-      {problem !== null && <p role="alert">{problem}</p>}
+      {problem !== null && (
+        <p role="alert" class="alert">
+          {problem}
+        </p>
+      )}
     </main>
   );
 }
 
-function Frame({ me }: { me: Identity }) {
+function Frame({ me, onSignedOut }: { me: Identity; onSignedOut: () => void }) {
   const route = useRoute();
-  const connection = useClient();
+  const [protocols] = useState(() => tokenProtocols(sessionSecret() ?? ""));
+  const connection = useClient(protocols);
+  const metrics = useMetrics();
+  const questions = useQuestions("client" in connection ? connection.client : null);
+  const isConnected = connection.type === "connected" || connection.type === "connecting";
+  useEffect(() => {
+    if (isConnected) return;
+    // A browser does not report why it lost a WebSocket. The console session may have ended.
+    void fetchIdentity().then(({ type }) => type === "signedOut" && onSignedOut());
+  }, [isConnected]);
   if (connection.type === "connecting") return <CenteredMessage>Connecting…</CenteredMessage>;
   if (connection.type === "failed") return <CenteredMessage isAlert>{connection.reason}</CenteredMessage>;
   const { client } = connection;
   return (
     <>
-      <header>
-        <strong>procwire</strong>
-        <nav aria-label="Pages">
-          <NavLink to={{ page: "processes" }} route={route}>
-            Processes
-          </NavLink>
-          <NavLink to={{ page: "jobs" }} route={route}>
-            Jobs
-          </NavLink>
-          <NavLink to={{ page: "server" }} route={route}>
-            Server
-          </NavLink>
+      <header class="app-header">
+        <a class="brand" href={toHref({ page: "processes" })} aria-label="procwire">
+          <Logo />
+          <span>procwire</span>
+        </a>
+        <nav aria-label="Sections">
+          {SECTIONS.map(([section, label]) => (
+            <a
+              key={section}
+              href={toHref({ page: section })}
+              aria-current={sectionOf(route) === section ? (route.page === section ? "page" : "true") : undefined}
+            >
+              {label}
+            </a>
+          ))}
         </nav>
         <span class="spacer" />
-        <output aria-live="polite">{connection.type === "reconnecting" ? "connection lost, reconnecting…" : ""}</output>
-        <span title="principal of this console">
-          {me.id}
-          {me.role === "operator" ? " (operator)" : ""}
-        </span>
-        <button type="button" onClick={() => void signOut()}>
-          Sign out
-        </button>
+        <output aria-live="polite" class="connection-state">
+          {connection.type === "reconnecting" ? "connection lost, reconnecting…" : ""}
+        </output>
+        <QuestionLink questions={questions.open} />
+        <AccountMenu me={me} />
       </header>
-      <main>
-        {route.page === "processes" && <ProcessesPage client={client} me={me} />}
-        {route.page === "process" && <ProcessPage key={route.handle} client={client} handle={route.handle} />}
-        {route.page === "jobs" && <JobsPage />}
-        {route.page === "job" && <JobPage key={route.jobId} jobId={route.jobId} />}
-        {route.page === "row" && (
-          <RowView key={`${route.jobId}/${route.itemId}`} client={client} jobId={route.jobId} itemId={route.itemId} />
-        )}
-        {route.page === "server" && <ServerPage client={client} />}
+      <main class={`page-${route.page}`}>
+        <CurrentPage
+          route={route}
+          client={client}
+          me={me}
+          metrics={metrics}
+          questions={questions}
+          isReconnecting={connection.type === "reconnecting"}
+        />
       </main>
     </>
   );
 }
 
-function NavLink({ to, route, children }: { to: Route; route: Route; children: ComponentChildren }) {
+const SECTIONS: readonly [Section, string][] = [
+  ["processes", "Processes"],
+  ["jobs", "Jobs"],
+  ["server", "Server"],
+];
+
+function CurrentPage({
+  route,
+  client,
+  me,
+  isReconnecting,
+  metrics,
+  questions,
+}: {
+  route: Route;
+  client: ExecServerClient;
+  me: Identity;
+  isReconnecting: boolean;
+  metrics: MetricsState;
+  questions: Questions;
+}) {
+  switch (route.page) {
+    case "processes":
+      return <ProcessesPage client={client} me={me} />;
+    case "process":
+      return (
+        <ProcessPage
+          key={route.handle}
+          client={client}
+          handle={route.handle}
+          isReconnecting={isReconnecting}
+          questions={questions}
+        />
+      );
+    case "jobs":
+      return <JobsPage />;
+    case "job":
+    case "row":
+      return (
+        <JobPage
+          key={route.jobId}
+          client={client}
+          jobId={route.jobId}
+          itemId={route.page === "row" ? route.itemId : null}
+        />
+      );
+    case "server":
+      return <ServerPage client={client} metrics={metrics} />;
+    case "devices":
+      return <DevicesPage />;
+    case "access":
+      return <AccessPage client={client} />;
+    case "unknown":
+      return (
+        <div class="notice">
+          <h1>Page not found</h1>
+          <p>
+            The console has no page <code>{route.path}</code>.
+          </p>
+          <p>
+            <a href={toHref({ page: "processes" })}>Show all processes</a>
+          </p>
+        </div>
+      );
+  }
+}
+
+/** The icon of the console, in the colors of the theme. */
+function Logo() {
   return (
-    <a href={toHref(to)} aria-current={to.page === route.page ? "page" : undefined}>
-      {children}
-    </a>
+    <svg class="logo" viewBox="0 0 32 32" width="22" height="22" aria-hidden="true">
+      <rect width="32" height="32" rx="6" />
+      <path d="M8 10l6 6-6 6M16 22h8" />
+    </svg>
+  );
+}
+
+/** Actions on the console session of the user. */
+function AccountMenu({ me }: { me: Identity }) {
+  const name = `${me.id}${me.role === "operator" ? " (operator)" : ""}`;
+  return (
+    <Menu
+      label={`Account ${name}`}
+      title={
+        <>
+          Signed in as <strong>{name}</strong>
+        </>
+      }
+      items={[
+        { label: "Devices", onSelect: () => location.assign(toHref({ page: "devices" })) },
+        { label: "Access", onSelect: () => location.assign(toHref({ page: "access" })) },
+        { label: "Sign out", onSelect: () => void signOut() },
+      ]}
+    >
+      <svg class="avatar" viewBox="0 0 24 24" width="24" height="24" aria-hidden="true">
+        <circle cx="12" cy="12" r="12" />
+        <path d="M12 12a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7Zm-6.5 7a6.5 5.5 0 0 1 13 0Z" />
+      </svg>
+      <span class="account-name">{me.id}</span>
+    </Menu>
   );
 }

@@ -1,12 +1,17 @@
-import type { ExitReason, ProcessListing } from "../../exec/exec-process.ts";
+import { formatAge } from "../../base/text/format-age.ts";
+import type { ProcessListing } from "../../exec/exec-process.ts";
 
-export function formatAge(ms: number): string {
-  const seconds = Math.max(0, Math.floor(ms / 1000));
-  if (seconds < 60) return `${seconds} s`;
-  const minutes = Math.floor(seconds / 60);
-  if (minutes < 60) return `${minutes} min`;
-  const hours = Math.floor(minutes / 60);
-  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} days`;
+export { formatAge };
+
+/** Formats a measured duration, true to 10 ms below a minute. */
+export function formatDuration(ms: number): string {
+  if (ms < 1000) return `${Math.round(ms / 10) * 10} ms`;
+  // Rounded first: 59.996 s is a minute.
+  const hundredths = Math.round(ms / 10);
+  if (hundredths < 6000) return `${(hundredths / 100).toFixed(2)} s`;
+  const seconds = Math.round(ms / 1000);
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  return formatAge(ms);
 }
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -17,8 +22,22 @@ export function formatBytes(count: number): string {
   return `${at === 0 ? Math.round(value) : value.toFixed(1)} ${UNITS[at]}`;
 }
 
+/** Formats rows per second; slow jobs get rows per minute. Empty without a rate. */
+export function formatRate(perSecond: number): string {
+  if (perSecond <= 0) return "";
+  if (perSecond < 0.1) return `${(perSecond * 60).toFixed(1)} rows/min`;
+  return `${perSecond.toFixed(perSecond < 100 ? 1 : 0)} rows/s`;
+}
+
 export function formatCount(number: number): string {
   return number.toLocaleString("en");
+}
+
+const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+
+/** Formats a large count in few characters, such as `349K`. */
+export function formatCompact(number: number): string {
+  return COMPACT.format(number);
 }
 
 const CENTS = new Intl.NumberFormat("en", { style: "currency", currency: "USD" });
@@ -33,29 +52,6 @@ const FRACTIONS = new Intl.NumberFormat("en", {
 export function formatUsd(usd: number | null): string {
   if (usd === null) return "";
   return (usd === 0 || usd >= 0.1 ? CENTS : FRACTIONS).format(usd);
-}
-
-type ExitInfo = Pick<ProcessListing, "exitCode" | "signal"> & {
-  reason?: ExitReason | undefined;
-  limit?: string | undefined;
-};
-
-/** Formats how and why a process ended. */
-export function formatExit({ exitCode, signal, reason, limit }: ExitInfo): string {
-  if (reason === "limit") return `terminated by the limit ${limit}`;
-  if (reason === "timeout") return "terminated by its timeout";
-  if (reason === "sessionExpired") return "terminated with its session";
-  if (reason === "terminated") return "terminated";
-  if (signal !== null) return `killed by ${signal}`;
-  return exitCode === null ? "lost" : `exited with ${exitCode}`;
-}
-
-/** Formats the state of a process for lists. */
-export function formatState({ running, status, ...ended }: ProcessListing): string {
-  if (!running) return formatExit({ ...ended, reason: status?.exitReason, limit: status?.limit });
-  if (status?.isHeld) return "paused by a slow reader";
-  if (status?.awaits === "secret") return "waiting for a password";
-  return status?.awaits === "key" ? "waiting for input" : "running";
 }
 
 const LIMIT_FORMATS: Readonly<Record<string, (value: number) => string>> = {

@@ -7,15 +7,47 @@ export type Route =
   | { page: "jobs" }
   | { page: "job"; jobId: string }
   | { page: "row"; jobId: string; itemId: string }
-  | { page: "server" };
+  | { page: "server" }
+  | { page: "devices" }
+  | { page: "access" }
+  /** The fragment names no page. */
+  | { page: "unknown"; path: string };
+
+/** Section of the navigation. */
+export type Section = "processes" | "jobs" | "server";
+
+/** Returns the section that a route belongs to, or null for a page outside of the sections. */
+export function sectionOf({ page }: Route): Section | null {
+  switch (page) {
+    case "unknown":
+    case "devices":
+    case "access":
+      return null;
+    case "process":
+    case "processes":
+      return "processes";
+    case "jobs":
+    case "job":
+    case "row":
+      return "jobs";
+    case "server":
+      return "server";
+  }
+}
+
+/** Pages without parameters. */
+const PAGES = ["processes", "jobs", "server", "devices", "access"] as const;
 
 export function parseRoute(fragment: string): Route {
-  const [, first = "", second = "", third = ""] = fragment.replace(/^#/, "").split("/").map(decodePart);
+  const path = fragment.replace(/^#/, "");
+  const [, first = "", second = "", third = ""] = path.split("/").map(decodePart);
   if (first === "process" && /^[a-z2-7]{12}$/.test(second)) return { page: "process", handle: second };
   if (first === "job" && second !== "" && third !== "") return { page: "row", jobId: second, itemId: third };
   if (first === "job" && second !== "") return { page: "job", jobId: second };
-  if (first === "jobs" || first === "server") return { page: first };
-  return { page: "processes" };
+  if (second !== "") return { page: "unknown", path };
+  const page = PAGES.find((known) => known === first);
+  if (page) return { page };
+  return first === "" ? { page: "processes" } : { page: "unknown", path };
 }
 
 export function toHref(route: Route): string {
@@ -26,6 +58,8 @@ export function toHref(route: Route): string {
       return `#/job/${encodeURIComponent(route.jobId)}`;
     case "row":
       return `#/job/${encodeURIComponent(route.jobId)}/${encodeURIComponent(route.itemId)}`;
+    case "unknown":
+      return `#${route.path}`;
     default:
       return `#/${route.page}`;
   }

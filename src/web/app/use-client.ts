@@ -1,5 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
-import { errorMessage } from "../../base/error-message.ts";
+import { userMessage } from "../../base/error-message.ts";
 import { connectFromBrowser, type ExecServerClient } from "../../client/browser.ts";
 
 export type ClientState =
@@ -10,7 +10,7 @@ export type ClientState =
   | { type: "failed"; reason: string };
 
 /** Opens the connection of the console. A lost connection is resumed; pages keep their state. */
-export function useClient(protocols: readonly string[] = ["procwire.v1"]): ClientState {
+export function useClient(protocols: readonly string[]): ClientState {
   const [state, setState] = useState<ClientState>({ type: "connecting" });
   useEffect(() => {
     const unmounted = new AbortController();
@@ -20,6 +20,8 @@ export function useClient(protocols: readonly string[] = ["procwire.v1"]): Clien
       url,
       clientName: "procwire-console",
       signal: unmounted.signal,
+      // The pages show processes of the session; a new session has none of them.
+      reconnect: { newSession: false },
       openSocket: (address) => new WebSocket(address, [...protocols]),
       onConnectionState: ({ type }) => {
         if (!client) return;
@@ -32,7 +34,7 @@ export function useClient(protocols: readonly string[] = ["procwire.v1"]): Clien
         client = connected;
         setState({ type: "connected", client });
       },
-      (error: unknown) => setState({ type: "failed", reason: errorMessage(error) }),
+      (error: unknown) => setState({ type: "failed", reason: userMessage(error) }),
     );
     return () => {
       unmounted.abort();

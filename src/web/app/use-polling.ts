@@ -1,5 +1,5 @@
 import { type Inputs, useEffect, useState } from "preact/hooks";
-import { errorMessage } from "../../base/error-message.ts";
+import { userMessage } from "../../base/error-message.ts";
 
 /**
  * Calls `poll` immediately and then `intervalMs` after each call completes, while the page is visible. The signal aborts when
@@ -46,7 +46,7 @@ export function usePolled<T>(load: (signal: AbortSignal) => Promise<T>, interval
         const value = await load(signal);
         if (!signal.aborted) setPolled({ value, problem: null });
       } catch (error) {
-        if (!signal.aborted) setPolled(({ value }) => ({ value, problem: errorMessage(error) }));
+        if (!signal.aborted) setPolled(({ value }) => ({ value, problem: userMessage(error) }));
       }
     },
     intervalMs,

@@ -1,10 +1,10 @@
-/** Header row of a table. `rowIndex` is its number in a table that renders only some of its rows. */
-export function TableHeader({ titles, rowIndex }: { titles: readonly string[]; rowIndex?: number }) {
+/** Header row of a table. The titles in `numbers` are right-aligned, like the numbers below them. */
+export function TableHeader({ titles, numbers = [] }: { titles: readonly string[]; numbers?: readonly string[] }) {
   return (
     <thead>
-      <tr aria-rowindex={rowIndex}>
+      <tr>
         {titles.map((title) => (
-          <th key={title} scope="col">
+          <th key={title} scope="col" class={numbers.includes(title) ? "number" : undefined}>
             {title}
           </th>
         ))}

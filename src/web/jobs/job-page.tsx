@@ -1,197 +1,291 @@
-import { useState } from "preact/hooks";
-import { errorMessage } from "../../base/error-message.ts";
-import type { JobDetails } from "../../protocol/console-job-schemas.ts";
-import { formatAge, formatCount, formatUsd } from "../app/format.ts";
+import { useMemo, useState } from "preact/hooks";
+import { userMessage } from "../../base/error-message.ts";
+import type { ExecServerClient } from "../../client/browser.ts";
+import type { JobDetails, ResultsFormat } from "../../protocol/console-job-schemas.ts";
+import { formatAge, formatCompact, formatCount, formatRate, formatUsd } from "../app/format.ts";
+import { describeJob, FAILURE_NAMES } from "../app/job-state.ts";
+import { toHref } from "../app/route.ts";
+import { saveFile } from "../app/save-file.ts";
 import { usePolled } from "../app/use-polling.ts";
+import { Badge } from "../components/badge.tsx";
+import { Breadcrumb } from "../components/breadcrumb.tsx";
 import { ErrorView } from "../components/error-view.tsx";
 import { LineChart } from "../components/line-chart.tsx";
-import { TableHeader } from "../components/table-header.tsx";
-import { retryRows, showJob } from "./jobs-api.ts";
+import { Menu } from "../components/menu.tsx";
+import { StackedBar } from "../components/stacked-bar.tsx";
+import { downloadResults, showJob } from "./jobs-api.ts";
+import { toRateCurve } from "./rate-curve.ts";
+import { RetryButton, RetryNote, type RetryOutcome } from "./retry-button.tsx";
+import { RowDrawer } from "./row-drawer.tsx";
 import { RowsTable } from "./rows-table.tsx";
 
 const POLL_INTERVAL_MS = 1_000;
 
-/** Page of one job: progress, cost, failures and rows. */
-export function JobPage({ jobId }: { jobId: string }) {
+/** Page of one job: progress, cost, failures and rows. The row `itemId` is open in a drawer. */
+export function JobPage({ client, jobId, itemId }: { client: ExecServerClient; jobId: string; itemId: string | null }) {
   const { value: details, problem } = usePolled((signal) => showJob(jobId, signal), POLL_INTERVAL_MS, [jobId]);
-  if (problem !== null) return <ErrorView title={`Job ${jobId.slice(0, 8)}`} reason={problem} />;
-  if (details === null) return <p class="notice">Loading…</p>;
+  const [outcome, setOutcome] = useState<RetryOutcome | null>(null);
+  const shortId = jobId.slice(0, 8);
+  const breadcrumb = <Breadcrumb parents={[{ label: "Jobs", href: toHref({ page: "jobs" }) }]} current={shortId} />;
+  if (details === null) {
+    return (
+      <>
+        {breadcrumb}
+        {problem === null ? <p class="notice">Loading…</p> : <ErrorView title={`Job ${shortId}`} reason={problem} />}
+      </>
+    );
+  }
   const { job } = details;
   return (
     <>
-      <h1>Job {job.jobId.slice(0, 8)}</h1>
-      <Progress details={details} />
-      <div class="columns">
-        <Facts details={details} />
-        <LineChart label="rows a second" points={rateCurve(details)} />
+      {breadcrumb}
+      <div class="page-head">
+        <h1 class="job-title" title={job.instruction}>
+          {job.instruction}
+        </h1>
+        <output aria-live="polite">
+          <Badge {...describeJob(job)} />
+        </output>
+        <span class="spacer" />
+        <div class="actions">
+          <DownloadMenu jobId={jobId} />
+          {job.failed > 0 && (
+            <RetryButton
+              client={client}
+              job={job}
+              request={{}}
+              rows={job.failed}
+              label={`Retry ${formatCount(job.failed)} failed…`}
+              isPrimary
+              disabledReason={details.retryRefused}
+              onOutcome={setOutcome}
+            />
+          )}
+        </div>
       </div>
-      <Failures details={details} />
-      <h2>Rows</h2>
-      <RowsTable jobId={jobId} classes={details.failures.map(({ errorClass }) => errorClass)} />
+      {problem !== null && (
+        <p role="alert" class="alert">
+          {problem}
+        </p>
+      )}
+      <output aria-live="polite" class="retry-note">
+        {outcome !== null && <RetryNote outcome={outcome} />}
+      </output>
+      <Progress details={details} />
+      <Facts details={details} />
+      <div class={details.failures.length > 0 ? "columns" : undefined}>
+        <RateChart details={details} />
+        <Failures client={client} details={details} onOutcome={setOutcome} />
+      </div>
+      <RowsTable
+        jobId={jobId}
+        headers={details.headers}
+        classes={details.failures.map(({ errorClass }) => errorClass)}
+        selected={itemId}
+      />
+      {itemId !== null && <RowDrawer key={itemId} client={client} job={job} itemId={itemId} onRetry={setOutcome} />}
     </>
   );
 }
 
 function Progress({ details }: { details: JobDetails }) {
-  const { job, isBeingRun, isReading } = details;
+  const { job, isReading } = details;
   const counted = job.pending + job.running + job.completed + job.failed;
   const done = job.completed + job.failed;
-  const isAbandoned = job.status === "running" && isBeingRun === false;
+  const isInterrupted = job.status === "running" && job.isBeingRun === false;
   return (
-    <>
-      <p class="state">
-        <output aria-live="polite">
-          {job.status.replaceAll("_", " ")}
-          {isAbandoned ? ", but no process works on it" : ""}
-        </output>
-        {job.error === null ? "" : ` · ${job.error}`}
-        {isAbandoned && (
-          <>
-            {" · "}
-            <code>procwire jobs resume {job.jobId.slice(0, 8)}</code> resumes it
-          </>
-        )}
+    <section class="card progress-card" aria-label="Progress">
+      <StackedBar job={job} />
+      <p class="legend">
+        <span>
+          {formatCount(done)} of {isReading ? "more than " : ""}
+          {formatCount(counted)} rows
+        </span>
+        <span class="completed">{formatCount(job.completed)} completed</span>
+        <span class="failed">{formatCount(job.failed)} failed</span>
+        <span class="running">{formatCount(job.running)} running</span>
+        <span>{formatCount(job.pending)} pending</span>
+        {job.totalRows > counted && <span>{formatCount(job.totalRows - counted)} outside of the sample</span>}
       </p>
-      <progress max={Math.max(1, counted)} value={done} aria-label="Rows done" />
-      <p>
-        {formatCount(done)} of {isReading ? "more than " : ""}
-        {formatCount(counted)} rows, {formatCount(job.failed)} failed, {formatCount(job.running)} running,{" "}
-        {formatCount(job.pending)} pending
-        {job.totalRows > counted ? `, ${formatCount(job.totalRows - counted)} outside of the sample` : ""}
-      </p>
-    </>
+      {job.error !== null && <p class="alert">{job.error}</p>}
+      {isInterrupted && (
+        <p class="muted">
+          No process works on the job. <code>procwire jobs resume {job.jobId.slice(0, 8)}</code> resumes it.
+        </p>
+      )}
+    </section>
   );
 }
 
 function Facts({ details }: { details: JobDetails }) {
   const { job, pace } = details;
   const { usage } = job;
+  const isRunning = job.status === "running";
+  const waits = describeWaits(details);
   return (
-    <dl>
-      <dt>Throughput</dt>
-      <dd>{throughput(details)}</dd>
-      {job.status === "running" && (
-        <>
-          <dt>Time left</dt>
-          <dd>{details.etaSeconds === null ? "unknown" : formatAge(details.etaSeconds * 1000)}</dd>
-        </>
+    <dl class="tiles">
+      <Tile name="Cost">{usage.costUsd === null ? `unknown price` : formatUsd(usage.costUsd)}</Tile>
+      <Tile name={isRunning ? "Rate" : "Average rate"} detail={isRunning ? "over the last 30 seconds" : undefined}>
+        {formatRate(job.ratePerSecond) || "0 rows/s"}
+      </Tile>
+      {isRunning && (
+        <Tile name="Time left">{job.etaSeconds === null ? "unknown" : formatAge(job.etaSeconds * 1000)}</Tile>
       )}
-      <dt>Tokens</dt>
-      <dd>
-        {formatCount(usage.inputTokens)} in ({formatCount(usage.cachedInputTokens)} cached),{" "}
-        {formatCount(usage.outputTokens)} out
-      </dd>
-      <dt>Cost</dt>
-      <dd>{usage.costUsd === null ? `unknown price of ${job.model}` : formatUsd(usage.costUsd)}</dd>
-      <dt>Waits for the API</dt>
-      <dd>{waits(details)}</dd>
+      <Tile
+        name="Tokens"
+        detail={`${formatCount(usage.inputTokens)} in, of which ${formatCount(usage.cachedInputTokens)} were cached; ${formatCount(usage.outputTokens)} out`}
+      >
+        {formatCompact(usage.inputTokens)} in, {formatCompact(usage.outputTokens)} out
+      </Tile>
       {pace && (
-        <>
-          <dt>Concurrent calls</dt>
-          <dd>
-            {pace.width} of {pace.maxWidth}
-          </dd>
-        </>
+        <Tile name="Concurrent calls">
+          {pace.width} of {pace.maxWidth}
+        </Tile>
       )}
-      <dt>Model</dt>
-      <dd>{job.model}</dd>
-      <dt>Task</dt>
-      <dd class="clipped" title={details.instruction}>
-        {details.instruction}
-      </dd>
-      <dt>Input</dt>
-      <dd>{job.inputPath}</dd>
-      <dt>Output</dt>
-      <dd>{details.outputPath}</dd>
+      {waits !== "" && <Tile name="Waits for the API">{waits}</Tile>}
+      <Tile name="Model">{job.model}</Tile>
+      <Tile name="Input" detail={job.inputPath}>
+        {job.inputPath}
+      </Tile>
+      <Tile name="Output" detail={details.outputPath}>
+        {details.outputPath}
+      </Tile>
     </dl>
   );
 }
 
-function throughput({ job, ratePerSecond, settled, spanMs }: JobDetails): string {
-  if (job.status === "running") {
-    return ratePerSecond > 0 ? `${ratePerSecond.toFixed(1)} rows/s` : "no row in the last 30 s";
-  }
-  const [first] = settled;
-  const last = settled.at(-1);
-  if (!first || !last) return "no row yet";
-  const rows = settled.reduce((sum, { completed, failed }) => sum + completed + failed, 0);
-  return `${((rows * 1000) / (last.atMs + spanMs - first.atMs)).toFixed(1)} rows/s on average`;
+function Tile({
+  name,
+  detail,
+  children,
+}: {
+  name: string;
+  detail?: string | undefined;
+  children: preact.ComponentChildren;
+}) {
+  return (
+    <div class="card tile">
+      <dt>{name}</dt>
+      <dd class="clipped" title={detail}>
+        {children}
+      </dd>
+    </div>
+  );
 }
 
-function waits({ pace, backingOff, refusedForRate }: JobDetails): string {
+function describeWaits({ pace, backingOff, refusedForRate }: JobDetails): string {
   const parts = [];
   if (pace && pace.heldMs > 0) parts.push(`all calls paused for ${Math.ceil(pace.heldMs / 1000)} s`);
   if (pace?.apiAwaySeconds) parts.push(`no response for ${pace.apiAwaySeconds} s`);
   if (backingOff > 0) parts.push(`${formatCount(backingOff)} rows wait for their next attempt`);
   if (refusedForRate > 0) parts.push(`${formatCount(refusedForRate)} attempts rejected with 429`);
-  return parts.length === 0 ? "none" : parts.join(", ");
+  return parts.join(", ");
 }
 
-function Failures({ details }: { details: JobDetails }) {
-  const { job, failures, retryRefused } = details;
-  const [note, setNote] = useState<string | null>(null);
-  const retry = async (classes: readonly string[] | null) => {
-    try {
-      const { rows, command } = await retryRows(job.jobId, classes ? { errorClasses: classes } : {});
-      setNote(`${rows} rows are pending again${command === null ? "" : `; execute them with: ${command}`}`);
-    } catch (error) {
-      setNote(errorMessage(error));
-    }
-  };
-  if (failures.length === 0 && note === null) return null;
+function RateChart({ details }: { details: JobDetails }) {
+  const { settled, spanMs } = details;
+  const last = settled.at(-1);
+  // A poll without a newly finished row keeps the curve.
+  const points = useMemo(
+    () => toRateCurve(details),
+    [settled.length, spanMs, details.job.status, last?.atMs, (last?.completed ?? 0) + (last?.failed ?? 0)],
+  );
   return (
-    <>
-      <h2>Failures</h2>
-      <output aria-live="polite">{note ?? ""}</output>
-      {failures.length > 0 && (
-        <table class="narrow">
-          <TableHeader titles={["Class", "Rows", "Cost", "Retry"]} />
-          <tbody>
-            {failures.map(({ errorClass, rows, usage }) => (
-              <tr key={errorClass}>
-                <td>{errorClass}</td>
-                <td class="number">{formatCount(rows)}</td>
-                <td class="number">{formatUsd(usage.costUsd)}</td>
-                <td>
-                  <button
-                    type="button"
-                    disabled={retryRefused !== null}
-                    title={retryRefused ?? undefined}
-                    aria-label={`retry ${errorClass}`}
-                    onClick={() => void retry([errorClass])}
-                  >
-                    Retry
-                  </button>
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      )}
-      {failures.length > 1 && (
-        <p>
-          <button
-            type="button"
-            disabled={retryRefused !== null}
-            title={retryRefused ?? undefined}
-            onClick={() => void retry(null)}
-          >
-            Retry all
-          </button>
-        </p>
-      )}
-    </>
+    <LineChart
+      label="Finished rows per second"
+      points={points}
+      kind="number"
+      format={(value) => `${Math.round(value * 10) / 10}`}
+    />
   );
 }
 
-/** Returns the rate over time, with zeros for spans without a finished row. */
-function rateCurve({ settled, spanMs }: JobDetails): [number, number][] {
-  const [first] = settled;
-  const last = settled.at(-1);
-  if (!first || !last) return [];
-  const rows = new Map(settled.map(({ atMs, completed, failed }) => [atMs, completed + failed]));
-  const points: [number, number][] = [];
-  for (let atMs = first.atMs; atMs <= last.atMs; atMs += spanMs)
-    points.push([atMs / 1000, ((rows.get(atMs) ?? 0) * 1000) / spanMs]);
-  return points;
+function Failures({
+  client,
+  details,
+  onOutcome,
+}: {
+  client: ExecServerClient;
+  details: JobDetails;
+  onOutcome: (outcome: RetryOutcome) => void;
+}) {
+  const { job, failures, retryRefused } = details;
+  const hasCost = failures.some(({ usage }) => usage.costUsd !== null);
+  if (failures.length === 0) return null;
+  return (
+    <section class="card failures" aria-label="Failures">
+      <h2>Failures</h2>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Reason</th>
+            <th scope="col" class="number">
+              Rows
+            </th>
+            {hasCost && (
+              <th scope="col" class="number">
+                Cost
+              </th>
+            )}
+            <th scope="col">
+              <span class="hidden">Retry</span>
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {failures.map(({ errorClass, rows, usage }) => (
+            <tr key={errorClass}>
+              <td title={errorClass}>{FAILURE_NAMES[errorClass]}</td>
+              <td class="number">{formatCount(rows)}</td>
+              {hasCost && <td class="number">{formatUsd(usage.costUsd)}</td>}
+              <td class="number">
+                <RetryButton
+                  client={client}
+                  job={job}
+                  request={{ errorClasses: [errorClass] }}
+                  rows={rows}
+                  label="Retry…"
+                  subject={FAILURE_NAMES[errorClass]}
+                  disabledReason={retryRefused}
+                  onOutcome={onOutcome}
+                />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+function DownloadMenu({ jobId }: { jobId: string }) {
+  const [note, setNote] = useState("");
+  const download = async (format: ResultsFormat) => {
+    try {
+      const results = await downloadResults(jobId, format, (rows, total) =>
+        setNote(`${formatCount(rows)} of ${formatCount(total)} rows`),
+      );
+      saveFile(`${jobId.slice(0, 8)}.${format}`, results);
+      setNote("");
+    } catch (error) {
+      setNote(userMessage(error));
+    }
+  };
+  return (
+    <>
+      <output aria-live="polite" class="muted">
+        {note}
+      </output>
+      <Menu
+        label="Download results"
+        isFramed
+        items={[
+          { label: "Results as CSV", onSelect: () => void download("csv") },
+          { label: "Results as JSON lines", onSelect: () => void download("jsonl") },
+        ]}
+      >
+        Download results ▾
+      </Menu>
+    </>
+  );
 }

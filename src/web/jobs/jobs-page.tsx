@@ -1,8 +1,11 @@
-import type { JobList } from "../../protocol/console-job-schemas.ts";
-import { formatAge, formatCount, formatUsd } from "../app/format.ts";
+import type { JobList, JobListing } from "../../protocol/console-job-schemas.ts";
+import { followRow } from "../app/follow-row.ts";
+import { formatAge, formatCount, formatRate, formatUsd } from "../app/format.ts";
+import { describeJob } from "../app/job-state.ts";
 import { toHref } from "../app/route.ts";
 import { usePolled } from "../app/use-polling.ts";
-import { ScrollableTable } from "../components/scrollable-table.tsx";
+import { Badge } from "../components/badge.tsx";
+import { StackedBar } from "../components/stacked-bar.tsx";
 import { listJobs } from "./jobs-api.ts";
 
 const POLL_INTERVAL_MS = 2_000;
@@ -12,9 +15,14 @@ export function JobsPage() {
   const { value: list, problem } = usePolled(listJobs, POLL_INTERVAL_MS, []);
   return (
     <>
-      <h1>Jobs</h1>
+      <div class="page-head">
+        <h1>Jobs</h1>
+        {list !== null && list.jobs.length > 0 && (
+          <span class="muted">{list.jobs.filter(({ status }) => status === "running").length} running</span>
+        )}
+      </div>
       {problem !== null ? (
-        <p class="notice">{problem}</p>
+        <p class="card notice">{problem}</p>
       ) : list === null ? (
         <p class="notice">Loading…</p>
       ) : (
@@ -25,40 +33,90 @@ export function JobsPage() {
 }
 
 function JobTable({ jobs, unreadable }: JobList) {
+  const hasEta = jobs.some(({ etaSeconds }) => etaSeconds !== null);
+  const hasCost = jobs.some(({ usage }) => usage.costUsd !== null);
   return (
     <>
       {unreadable.map((reason) => (
-        <p key={reason} role="alert">
+        <p key={reason} role="alert" class="alert">
           {reason}
         </p>
       ))}
       {jobs.length === 0 ? (
-        <p class="notice">
+        <p class="card notice">
           No jobs. <code>procwire fanout TABLE --instruction TEXT</code> starts one.
         </p>
       ) : (
-        <ScrollableTable
-          label="All jobs"
-          titles={["Job", "Status", "Done", "Failed", "Rows", "Tokens", "Cost", "Age", "Model", "Input"]}
-        >
-          {jobs.map((job) => (
-            <tr key={job.jobId}>
-              <td>
-                <a href={toHref({ page: "job", jobId: job.jobId })}>{job.jobId.slice(0, 8)}</a>
-              </td>
-              <td title={job.error ?? undefined}>{job.status.replaceAll("_", " ")}</td>
-              <td class="number">{formatCount(job.completed + job.failed)}</td>
-              <td class="number">{formatCount(job.failed)}</td>
-              <td class="number">{formatCount(job.totalRows)}</td>
-              <td class="number">{formatCount(job.usage.inputTokens + job.usage.outputTokens)}</td>
-              <td class="number">{formatUsd(job.usage.costUsd)}</td>
-              <td>{formatAge(Date.now() - job.createdAtMs)}</td>
-              <td>{job.model}</td>
-              <td class="command">{job.inputPath}</td>
-            </tr>
-          ))}
-        </ScrollableTable>
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable element must be reachable by keyboard
+        <section class="card scroll" tabIndex={0} aria-label="All jobs">
+          <table class="jobs cards">
+            <thead>
+              <tr>
+                <th scope="col">Instruction</th>
+                <th scope="col" class="column-status">
+                  Status
+                </th>
+                <th scope="col" class="column-progress">
+                  Progress
+                </th>
+                {hasCost && (
+                  <th scope="col" class="number column-cost">
+                    Cost
+                  </th>
+                )}
+                <th scope="col" class="number column-rate">
+                  Rate
+                </th>
+                {hasEta && (
+                  <th scope="col" class="number column-eta">
+                    Time left
+                  </th>
+                )}
+                <th scope="col" class="number column-age">
+                  Age
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {jobs.map((job) => (
+                <JobRow key={job.jobId} job={job} hasCost={hasCost} hasEta={hasEta} />
+              ))}
+            </tbody>
+          </table>
+        </section>
       )}
     </>
+  );
+}
+
+function JobRow({ job, hasCost, hasEta }: { job: JobListing; hasCost: boolean; hasEta: boolean }) {
+  const href = toHref({ page: "job", jobId: job.jobId });
+  const done = job.completed + job.failed;
+  const rows = done + job.running + job.pending;
+  return (
+    <tr class="clickable" onClick={(event) => followRow(event, href)}>
+      <td class="instruction">
+        <a href={href} class="clipped" title={job.instruction}>
+          {job.instruction}
+        </a>
+        <div class="muted clipped">
+          {job.jobId.slice(0, 8)} · {job.model} · {job.inputPath}
+        </div>
+      </td>
+      <td class="status">
+        <Badge {...describeJob(job)} />
+      </td>
+      <td class="progress">
+        <StackedBar job={job} />
+        <div class="muted">
+          {formatCount(done)} of {formatCount(rows)} rows
+          {job.failed > 0 && <span class="failed-count">, {formatCount(job.failed)} failed</span>}
+        </div>
+      </td>
+      {hasCost && <td class="number cost">{formatUsd(job.usage.costUsd)}</td>}
+      <td class="number rate">{formatRate(job.ratePerSecond)}</td>
+      {hasEta && <td class="number eta">{job.etaSeconds === null ? "" : formatAge(job.etaSeconds * 1000)}</td>}
+      <td class="number age">{formatAge(Date.now() - job.createdAtMs)}</td>
+    </tr>
   );
 }

@@ -1,14 +1,20 @@
-import { useEffect, useRef, useState } from "preact/hooks";
-import { errorMessage } from "../../base/error-message.ts";
-import type { RowListing, RowsQuery } from "../../protocol/console-job-schemas.ts";
-import { formatAge, formatCount, formatUsd } from "../app/format.ts";
-import { toHref } from "../app/route.ts";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { userMessage } from "../../base/error-message.ts";
+import type { RowListing } from "../../protocol/console-job-schemas.ts";
+import { formatCount } from "../app/format.ts";
+import { useMedia } from "../app/use-media.ts";
 import { usePolling } from "../app/use-polling.ts";
-import { TableHeader } from "../components/table-header.tsx";
 import { listRows } from "./jobs-api.ts";
+import { type Filter, RowFilter } from "./row-filter.tsx";
+import { FIXED_COLUMNS, RowLine, RowsHeader, RowsSpace } from "./row-line.tsx";
 
-/** Height of every row, so that the position of each is known without rendering it. */
-const ROW_PX = 32;
+/** Height of a row of the table, in units of the font size of the page. */
+const ROW_REM = 2.25;
+/** Height of a line of a card, and of the space around its lines. */
+const CARD_LINE_REM = 1.375;
+const CARD_PADDING_REM = 1.5;
+/** Lines of a card other than cells: id and status, result, numbers. */
+const CARD_FIXED_LINES = 3;
 /** Rows per request. */
 const CHUNK_ROWS = 100;
 /** Maximum cached chunks, for scrolling back. */
@@ -16,95 +22,55 @@ const MAX_CHUNKS = 20;
 /** Rows rendered above and below the visible range. */
 const OVERSCAN_ROWS = 10;
 const POLL_INTERVAL_MS = 1_000;
-/** Debounce time of the filter input. */
-const DEBOUNCE_MS = 250;
+/** Columns of the table that are shown; the drawer of a row has all cells. */
+const MAX_CELL_COLUMNS = 4;
 
-type Filter = Pick<RowsQuery, "statuses" | "errorClasses" | "text">;
-const STATUSES = ["pending", "running", "completed", "failed"] as const;
-
-/** Renders and polls only the visible rows of a job, so that its cost does not depend on the size of the job. */
+/**
+ * Renders and polls only the visible rows of a job, so that its cost does not depend on the size of the job. On phones,
+ * each row is a card.
+ */
 export function RowsTable({
   jobId,
+  headers,
   classes,
+  selected,
 }: {
   jobId: string;
+  /** Columns of the table. */
+  headers: readonly string[];
   classes: readonly NonNullable<RowListing["errorClass"]>[];
+  /** Id of the row that is open in the drawer. */
+  selected: string | null;
 }) {
   const [filter, setFilter] = useState<Filter>({});
   return (
-    <>
-      <FilterForm classes={classes} onFilter={setFilter} />
-      <Rows key={JSON.stringify(filter)} jobId={jobId} filter={filter} />
-    </>
+    <section class="card rows-card" aria-labelledby="rows-title">
+      <RowFilter classes={classes} onFilter={setFilter} />
+      <Rows
+        key={JSON.stringify(filter)}
+        jobId={jobId}
+        headers={headers.slice(0, MAX_CELL_COLUMNS)}
+        filter={filter}
+        selected={selected}
+      />
+    </section>
   );
 }
 
-function FilterForm({
-  classes,
-  onFilter,
+function Rows({
+  jobId,
+  headers,
+  filter,
+  selected,
 }: {
-  classes: readonly NonNullable<RowListing["errorClass"]>[];
-  onFilter: (filter: Filter) => void;
+  jobId: string;
+  headers: readonly string[];
+  filter: Filter;
+  selected: string | null;
 }) {
-  const [status, setStatus] = useState("");
-  const [errorClass, setClass] = useState("");
-  const [text, setText] = useState("");
-  const isFirst = useRef(true);
-  useEffect(() => {
-    if (isFirst.current) {
-      isFirst.current = false;
-      return;
-    }
-    const timer = setTimeout(() => {
-      const statuses = STATUSES.filter((known) => known === status);
-      const errorClasses = classes.filter((known) => known === errorClass);
-      onFilter({
-        statuses: statuses.length > 0 ? statuses : undefined,
-        errorClasses: errorClasses.length > 0 ? errorClasses : undefined,
-        text: text === "" ? undefined : text,
-      });
-    }, DEBOUNCE_MS);
-    return () => clearTimeout(timer);
-    // `classes` is new after every poll; a change of it alone needs no new request.
-  }, [status, errorClass, text]);
-  return (
-    <form class="filter" onSubmit={(event) => event.preventDefault()}>
-      <Choice label="Status" value={status} values={STATUSES} onValue={setStatus} />
-      <Choice label="Failure" value={errorClass} values={classes} onValue={setClass} />
-      <label>
-        Text
-        <input type="search" value={text} onInput={(event) => setText(event.currentTarget.value)} />
-      </label>
-    </form>
-  );
-}
-
-function Choice({
-  label,
-  value,
-  values,
-  onValue,
-}: {
-  label: string;
-  value: string;
-  values: readonly string[];
-  onValue: (value: string) => void;
-}) {
-  return (
-    <label class="choice">
-      {label}
-      <select value={value} onChange={(event) => onValue(event.currentTarget.value)}>
-        <option value="">all</option>
-        {values.map((name) => (
-          <option key={name}>{name}</option>
-        ))}
-      </select>
-    </label>
-  );
-}
-
-function Rows({ jobId, filter }: { jobId: string; filter: Filter }) {
   const list = useRef<HTMLElement>(null);
+  const areCards = useMedia("(max-width: 40rem)");
+  const rowPx = toRowPixels(areCards, headers.length);
   const [visible, setVisible] = useState({ first: 0, last: 40 });
   const chunks = useRef(new Map<number, readonly RowListing[]>());
   const [total, setTotal] = useState<number | null>(null);
@@ -124,7 +90,7 @@ function Rows({ jobId, filter }: { jobId: string; filter: Filter }) {
           setTotal(page.total);
           redraw((times) => times + 1);
         } catch (error) {
-          if (!signal.aborted) setProblem(errorMessage(error));
+          if (!signal.aborted) setProblem(userMessage(error));
           return;
         }
       }
@@ -132,88 +98,72 @@ function Rows({ jobId, filter }: { jobId: string; filter: Filter }) {
     POLL_INTERVAL_MS,
     [jobId, from, to],
   );
-  const onScroll = () => {
+  /** Number of rows above the visible range, with a fraction. */
+  const topRow = useRef(0);
+  const renderVisible = () => {
     if (!list.current) return;
     const { scrollTop, clientHeight } = list.current;
-    const first = Math.max(0, Math.floor(scrollTop / ROW_PX) - OVERSCAN_ROWS);
-    setVisible({ first, last: first + Math.ceil(clientHeight / ROW_PX) + 2 * OVERSCAN_ROWS });
+    topRow.current = scrollTop / rowPx;
+    const first = Math.max(0, Math.floor(topRow.current) - OVERSCAN_ROWS);
+    setVisible({ first, last: first + Math.ceil(clientHeight / rowPx) + 2 * OVERSCAN_ROWS });
   };
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!list.current) return;
-    const watcher = new ResizeObserver(onScroll);
+    // The same row stays at the top when a phone is turned and the layout changes.
+    list.current.scrollTop = topRow.current * rowPx;
+    const watcher = new ResizeObserver(renderVisible);
     watcher.observe(list.current);
     return () => watcher.disconnect();
-  }, []);
+  }, [rowPx]);
   const rows = total ?? 0;
   const first = Math.min(visible.first, Math.max(0, rows - 1));
   const last = Math.min(visible.last, rows - 1);
   const indexes = Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
+  const itemAt = (index: number) => chunks.current.get(Math.floor(index / CHUNK_ROWS))?.[index % CHUNK_ROWS];
+  const columns = headers.length + FIXED_COLUMNS;
+  const isFiltered = Object.values(filter).some((value) => value !== undefined);
   return (
     <>
-      {problem !== null && <p role="alert">{problem}</p>}
-      <output aria-live="polite">{total === null ? "" : `${formatCount(total)} rows`}</output>
+      {problem !== null && (
+        <p role="alert" class="alert">
+          {problem}
+        </p>
+      )}
+      <output aria-live="polite" class="row-count muted">
+        {total === null ? "" : total === 1 ? "1 row" : `${formatCount(total)} rows`}
+      </output>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable element must be reachable by keyboard */}
-      <section class="rows" ref={list} tabIndex={0} aria-label="Rows of the job" onScroll={onScroll}>
-        <table aria-rowcount={rows + 1}>
-          <TableHeader
-            titles={["Row", "Status", "Cells", "Result or error", "Attempts", "Tokens", "Cost", "Took"]}
-            rowIndex={1}
-          />
-          <tbody>
-            <Space rows={first} />
-            {indexes.map((index) => (
-              <Line
-                key={index}
-                jobId={jobId}
-                index={index}
-                row={chunks.current.get(Math.floor(index / CHUNK_ROWS))?.[index % CHUNK_ROWS]}
-              />
-            ))}
-            <Space rows={Math.max(0, rows - 1 - last)} />
-          </tbody>
-        </table>
+      <section class="rows" ref={list} tabIndex={0} aria-label="Rows of the job" onScroll={renderVisible}>
+        {total === 0 ? (
+          <p class="notice">{isFiltered ? "No row matches the filter." : "The job has no rows."}</p>
+        ) : (
+          <table aria-rowcount={rows + 1} style={{ "--row-height": `${rowPx}px` }}>
+            <RowsHeader headers={headers} />
+            <tbody>
+              <RowsSpace px={first * rowPx} columns={columns} />
+              {indexes.map((index) => (
+                <RowLine
+                  key={index}
+                  jobId={jobId}
+                  headers={headers}
+                  isSelected={itemAt(index)?.itemId === selected}
+                  index={index}
+                  row={itemAt(index)}
+                />
+              ))}
+              <RowsSpace px={Math.max(0, rows - 1 - last) * rowPx} columns={columns} />
+            </tbody>
+          </table>
+        )}
       </section>
     </>
   );
 }
 
-/** Empty space in place of rows that are not rendered. */
-function Space({ rows }: { rows: number }) {
-  return rows === 0 ? null : (
-    // biome-ignore lint/a11y/noAriaHiddenOnFocusable: it contains no focusable element
-    <tr aria-hidden="true">
-      <td class="space" colSpan={8} style={{ height: `${rows * ROW_PX}px` }} />
-    </tr>
-  );
-}
-
-function Line({ jobId, index, row }: { jobId: string; index: number; row: RowListing | undefined }) {
-  if (!row) {
-    return (
-      <tr aria-rowindex={index + 2}>
-        <td colSpan={8}>…</td>
-      </tr>
-    );
-  }
-  const { itemId, usage } = row;
-  return (
-    <tr aria-rowindex={index + 2}>
-      <td>
-        <a href={toHref({ page: "row", jobId, itemId })}>{itemId}</a>
-      </td>
-      <td>{row.errorClass === null ? row.status : `failed: ${row.errorClass}`}</td>
-      <td class="clipped" title={row.cells}>
-        {row.cells}
-      </td>
-      <td class="clipped" title={row.outcome}>
-        {row.outcome}
-      </td>
-      <td class="number">{row.attempts}</td>
-      <td class="number">{formatCount(usage.inputTokens + usage.outputTokens)}</td>
-      <td class="number">{formatUsd(usage.costUsd)}</td>
-      <td class="number">{row.tookMs === null ? "" : formatAge(row.tookMs)}</td>
-    </tr>
-  );
+/** Returns the height of every row, so that the position of each is known without rendering it. */
+function toRowPixels(areCards: boolean, cells: number): number {
+  const remPx = Number.parseFloat(getComputedStyle(document.documentElement).fontSize);
+  return remPx * (areCards ? CARD_PADDING_REM + (CARD_FIXED_LINES + cells) * CARD_LINE_REM : ROW_REM);
 }
 
 /** Caches a chunk and evicts the least recently loaded one above `MAX_CHUNKS`. */

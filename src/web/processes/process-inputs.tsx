@@ -18,7 +18,7 @@ export function ProcessInputs({ process }: { process: AttachedProcess }) {
   return (
     <>
       <table class="narrow">
-        <TableHeader titles={["After", "Principal", "Role", "Client", "Input"]} />
+        <TableHeader titles={["After", "Principal", "Role", "Client", "Input"]} numbers={["Input"]} />
         <tbody>
           {newest.map((entry) => (
             <tr key={`${entry.session} ${entry.fromMs}`}>

@@ -1,270 +1,247 @@
-import { useEffect, useRef, useState } from "preact/hooks";
-import { errorMessage } from "../../base/error-message.ts";
+import { useRef, useState } from "preact/hooks";
+import { userMessage } from "../../base/error-message.ts";
 import type { AttachedProcess, AttachRole, ExecServerClient } from "../../client/browser.ts";
 import { exportRecording } from "../../client/recording/export-recording.ts";
-import type { ExitStatus, TerminalSize } from "../../exec/exec-process.ts";
-import { formatBytes, formatCommand, formatExit } from "../app/format.ts";
+import { formatBytes, formatCommand } from "../app/format.ts";
+import { toHref } from "../app/route.ts";
 import { saveFile } from "../app/save-file.ts";
+import { describeExit } from "../app/state-badge.ts";
+import { useMedia } from "../app/use-media.ts";
+import { Badge } from "../components/badge.tsx";
+import { Breadcrumb } from "../components/breadcrumb.tsx";
+import { Drawer } from "../components/drawer.tsx";
 import { ErrorView } from "../components/error-view.tsx";
 import { FindBar } from "../components/find-bar.tsx";
-import { Panel } from "../components/panel.tsx";
+import { Menu, type MenuItem } from "../components/menu.tsx";
+import { QuestionCard } from "../questions/question-card.tsx";
+import type { Questions } from "../questions/use-questions.ts";
+import { KeyBar, withCtrl } from "./key-bar.tsx";
+import { KillDialog } from "./kill-dialog.tsx";
+import { ProcessConnections } from "./process-connections.tsx";
 import { ProcessInputs } from "./process-inputs.tsx";
 import { ProcessTreeView } from "./process-tree.tsx";
-import { ShareForm } from "./share-form.tsx";
-import { TerminalView } from "./terminal-view.ts";
+import { SharePanel } from "./share-panel.tsx";
+import { useAttachedProcess } from "./use-attached-process.ts";
 
-type AttachState =
-  | { type: "attaching" }
-  | { type: "refused"; reason: string }
-  | { type: "attached"; process: AttachedProcess; argv: readonly string[] };
+/** Content of the drawer. */
+type Panel = "Share" | "Input history" | "Process tree" | "Network";
 
-/** Keys that a phone's keyboard lacks. */
-const EXTRA_KEYS = [
-  ["Esc", "\x1b"],
-  ["Tab", "\t"],
-  ["Ctrl-C", "\x03"],
-  ["Ctrl-D", "\x04"],
-  ["←", "\x1b[D"],
-  ["↓", "\x1b[B"],
-  ["↑", "\x1b[A"],
-  ["→", "\x1b[C"],
-] as const;
-
-/** Page of one process: live terminal with scrollback, and actions. */
+/** Page of one process: its terminal, and actions. */
 export function ProcessPage({
   client,
   handle,
   guest,
+  isReconnecting = false,
+  questions,
 }: {
   client: ExecServerClient;
   handle: string;
   /** Highest role of a guest, who cannot share the process further. Undefined for a signed-in user. */
   guest?: AttachRole | undefined;
+  /** Whether the connection is lost and not resumed yet. */
+  isReconnecting?: boolean;
+  /** Network questions of the user. Undefined for a guest, who cannot answer. */
+  questions?: Questions | undefined;
 }) {
-  const isGuest = guest !== undefined;
-  const [attached, setAttached] = useState<AttachState>({ type: "attaching" });
-  const [role, setRole] = useState<AttachRole>("viewer");
-  const [note, setNote] = useState<string | null>(null);
-  const [size, setSize] = useState<TerminalSize | null>(null);
-  const [end, setEnd] = useState<ExitStatus | null>(null);
   const container = useRef<HTMLDivElement>(null);
-  const view = useRef<TerminalView | null>(null);
   const roleButton = useRef<HTMLButtonElement>(null);
-  /** The next key is typed with Ctrl. */
+  const [panel, setPanel] = useState<Panel | null>(null);
+  const [isKilling, setKilling] = useState(false);
   const [isCtrl, setCtrl] = useState(false);
-  const keys = useRef((typed: Uint8Array) => typed);
-  keys.current = (typed) => {
-    if (!isCtrl) return typed;
-    setCtrl(false);
-    return withCtrl(typed);
-  };
-
-  useEffect(() => {
-    let isUnmounted = false;
-    let process: AttachedProcess | null = null;
-    client.attach(handle, { role: "viewer" }).then(
-      (opened) => {
-        process = opened;
-        if (isUnmounted) {
-          void opened.detach().catch(() => undefined);
-          return;
-        }
-        opened.onRoleChanged = (changed, reason) => {
-          setRole(changed);
-          view.current?.useDriverSize();
-          setNote(`${reason}; you are ${changed} now`);
-        };
-        setAttached({ type: "attached", process: opened, argv: opened.listing().argv });
-      },
-      (error: unknown) => {
-        if (!isUnmounted) setAttached({ type: "refused", reason: errorMessage(error) });
-      },
+  const isNarrow = useMedia("(max-width: 56rem)");
+  const canDrive = guest !== "viewer";
+  const attached = useAttachedProcess({
+    client,
+    handle,
+    canDrive,
+    container,
+    transform: (typed) => {
+      if (!isCtrl) return typed;
+      setCtrl(false);
+      return withCtrl(typed);
+    },
+    onLeave: () => roleButton.current?.focus(),
+  });
+  const { state, role, prompt, note, setNote, size, end, view } = attached;
+  if (state.type === "refused") {
+    return (
+      <div class="refused">
+        {guest === undefined && (
+          <Breadcrumb parents={[{ label: "Processes", href: toHref({ page: "processes" }) }]} current={handle} />
+        )}
+        <ErrorView title={`Process ${handle}`} reason={`${state.reason}; the process may have ended`} />
+      </div>
     );
-    return () => {
-      isUnmounted = true;
-      // The process keeps running. A lost connection has already detached it.
-      void process?.detach().catch(() => undefined);
-    };
-  }, [client, handle]);
-
-  useEffect(() => {
-    if (attached.type !== "attached" || !container.current) return;
-    const { process } = attached;
-    const showError = (error: unknown) => setNote(errorMessage(error));
-    const terminal = new TerminalView(container.current, {
-      onInput: (typed) => {
-        if (process.role === "driver") void process.write(keys.current(typed)).catch(showError);
-        else if (guest !== "viewer") setNote("you are a viewer; take over to type");
-      },
-      onLeave: () => roleButton.current?.focus(),
-      onAvailableSize: () => {
-        if (process.role !== "driver") return;
-        const available = terminal.useOwnSize();
-        if (available) void process.resize(available).catch(showError);
-      },
-    });
-    view.current = terminal;
-    void follow(process, terminal, { onEnd: setEnd, onSize: setSize }).catch(showError);
-    return () => {
-      process.onResized = () => undefined;
-      view.current = null;
-      terminal.dispose();
-    };
-  }, [attached]);
-
-  if (attached.type === "attaching") return <p class="notice">Attaching…</p>;
-  if (attached.type === "refused") {
-    return <ErrorView title={`Process ${handle}`} reason={`${attached.reason}. It may have ended.`} />;
   }
-  const { process, argv } = attached;
-  const act = (run: () => Promise<unknown>, done?: string) => {
+  const process = state.type === "attached" ? state.process : null;
+  const command = formatCommand(process?.listing().argv ?? []);
+  const act = (run: () => Promise<unknown>, done: string | null = null) => {
     run().then(
-      () => setNote(done ?? null),
-      (error: unknown) => setNote(errorMessage(error)),
+      () => setNote(done),
+      (error: unknown) => setNote(userMessage(error)),
     );
   };
-  const takeOver = () =>
-    act(async () => {
-      const available = view.current?.useOwnSize() ?? undefined;
-      try {
-        await process.becomeDriver(available);
-      } catch (error) {
-        view.current?.useDriverSize();
-        throw error;
-      }
-      setRole("driver");
-      view.current?.focus();
-    }, "you are the driver: keys go to the process, ctrl-] leaves the terminal");
-  const handBack = () =>
-    act(async () => {
-      await process.becomeViewer();
-      setRole("viewer");
-      view.current?.useDriverSize();
-    }, "you are a viewer again");
-  const cannotDrive =
-    end !== null ? "the process has ended" : guest === "viewer" ? "this link only lets you watch" : undefined;
+  const isRunning = process !== null && end === null;
   // A guest has the rights of a driver only while it drives.
-  const cannotEnd = cannotDrive ?? (isGuest && role === "viewer" ? "take over first" : undefined);
-  const cannotType = role === "driver" ? undefined : (cannotDrive ?? "take over to type");
-  const interrupt = () => (isGuest ? process.signal("interrupt") : client.kill(handle, { signal: "interrupt" }));
-  const kill = () => (isGuest ? process.terminate() : client.kill(handle));
+  const canSignal = isRunning && (guest === undefined || role === "driver");
+  const panels: readonly Panel[] = [
+    ...(guest === undefined ? (["Share"] as const) : []),
+    "Input history",
+    "Process tree",
+  ];
+  const interrupt = () =>
+    act(
+      async () => (guest ? process?.signal("interrupt") : client.kill(handle, { signal: "interrupt" })),
+      "interrupted",
+    );
+  const signals: MenuItem[] = canSignal
+    ? [
+        { label: "Interrupt", onSelect: interrupt },
+        { label: "Kill", isDanger: true, onSelect: () => setKilling(true) },
+      ]
+    : [];
+  const items: MenuItem[] = [
+    // A phone and a small tablet have no space for these buttons.
+    ...(isNarrow ? [...signals, ...panels.map((name) => ({ label: name, onSelect: () => setPanel(name) }))] : []),
+    { label: "Network", detail: "requested hosts, with verdicts", onSelect: () => setPanel("Network") },
+    ...(attached.loadEarlierOutput ? [{ label: "Load earlier output", onSelect: attached.loadEarlierOutput }] : []),
+    {
+      label: "Download screen",
+      detail: "screen and scrollback, with colors",
+      onSelect: () => saveFile(`${handle}.ansi.txt`, view.current?.contents() ?? ""),
+    },
+    {
+      label: "Download recording",
+      detail: "asciicast of the retained output, without input",
+      onSelect: () => process && act(async () => setNote(await record(process, handle)), note),
+    },
+  ];
   return (
     <section class="process" aria-label={`process ${handle}`}>
       <div class="bar">
-        <h1 class="command">{formatCommand(argv)}</h1>
+        {guest === undefined && !isNarrow && (
+          <Breadcrumb parents={[{ label: "Processes", href: toHref({ page: "processes" }) }]} />
+        )}
+        <h1 class="command clipped" title={command}>
+          {command === "" ? handle : command}
+        </h1>
+        {end === null ? null : <Badge {...describeExit(end)} />}
+        <output aria-live="polite" class="state muted">
+          {[end === null ? role : null, size === null ? null : `${size.cols}×${size.rows}`].filter(Boolean).join(" · ")}
+        </output>
         <span class="spacer" />
-        {role === "viewer" ? (
-          <button
-            ref={roleButton}
-            type="button"
-            disabled={cannotDrive !== undefined}
-            title={cannotDrive}
-            onClick={takeOver}
-          >
-            Take over
-          </button>
-        ) : (
-          <button ref={roleButton} type="button" onClick={handBack}>
-            Hand back
-          </button>
+        {isRunning && canDrive && (
+          <div class="group">
+            {role === "viewer" ? (
+              <button
+                ref={roleButton}
+                type="button"
+                // The question and the drawer have their own primary action.
+                class={prompt === null && panel === null ? "primary" : undefined}
+                onClick={() => void attached.takeOver(process)}
+              >
+                Take over
+              </button>
+            ) : (
+              <button ref={roleButton} type="button" onClick={() => void attached.handBack(process)}>
+                Hand back
+              </button>
+            )}
+          </div>
         )}
-        <ActionButton label="Interrupt" disabledReason={cannotEnd} onClick={() => act(interrupt, "interrupted")} />
-        <ActionButton label="Kill" danger disabledReason={cannotEnd} onClick={() => act(kill, "killed")} />
-        <FindBar view={() => view.current} />
-        <button
-          type="button"
-          title="screen and scrollback, with colors"
-          onClick={() => saveFile(`${handle}.ansi.txt`, view.current?.contents() ?? "")}
-        >
-          Download screen
-        </button>
-        <button
-          type="button"
-          title="asciicast of the retained output, without input"
-          onClick={() => void record(process, handle).then(setNote, (error: unknown) => setNote(errorMessage(error)))}
-        >
-          Download recording
-        </button>
-      </div>
-      <output aria-live="polite" class="state">
-        {end ? formatExit(end) : role === "driver" ? "driver" : "viewer"}
-        {size === null ? "" : ` · ${size.cols}×${size.rows}`}
-        {end === null && guest === "viewer" ? " · this link only lets you watch" : ""}
-        {note === null ? "" : ` · ${note}`}
-      </output>
-      <div class="terminal" ref={container} />
-      <div class="panels">
-        <Panel title="Input history">
-          <ProcessInputs process={process} />
-        </Panel>
-        {!isGuest && (
-          <Panel title="Share">
-            <ShareForm client={client} handle={handle} />
-          </Panel>
+        {!isNarrow && (
+          <>
+            {signals.length > 0 && (
+              <div class="group">
+                {signals.map(({ label, isDanger, onSelect }) => (
+                  <button key={label} type="button" class={isDanger ? "danger" : undefined} onClick={onSelect}>
+                    {label}
+                  </button>
+                ))}
+              </div>
+            )}
+            <FindBar view={() => view.current} />
+            <div class="group">
+              {panels.map((name) => (
+                <button
+                  key={name}
+                  type="button"
+                  aria-pressed={panel === name}
+                  onClick={() => setPanel(panel === name ? null : name)}
+                >
+                  {name}
+                </button>
+              ))}
+            </div>
+          </>
         )}
-        <Panel title="Process tree">
-          <ProcessTreeView client={client} handle={handle} />
-        </Panel>
+        <Menu label="More actions" items={items}>
+          ⋯
+        </Menu>
       </div>
-      <div class="keys" role="toolbar" aria-label="Keys">
-        <ActionButton
-          label="Ctrl"
-          shouldKeepFocus
-          isPressed={isCtrl}
-          disabledReason={cannotType}
-          onClick={() => {
+      {isReconnecting && (
+        <p role="status" class="banner warning">
+          Connection lost. Reconnecting… The terminal continues where it stopped.
+        </p>
+      )}
+      <div class="frame">
+        <div class="terminal" ref={container} />
+        {state.type === "attaching" && <p class="overlay notice">Attaching…</p>}
+        <div class="overlay messages">
+          {questions && <QuestionCard handle={handle} questions={questions} />}
+          {!canDrive && isRunning && <p class="message">This link only lets you watch.</p>}
+          {note !== null && prompt === null && (
+            <p class="message" role="status">
+              <span>{note}</span>
+              <button type="button" class="plain" aria-label="Dismiss" onClick={() => setNote(null)}>
+                ✕
+              </button>
+            </p>
+          )}
+          {prompt !== null && isRunning && role === "viewer" && (
+            <p class="message question" role="status">
+              {prompt === "driverLeft" ? "The driver left. Take over?" : "You are watching. Take over?"}{" "}
+              <kbd>Enter</kbd>{" "}
+              <button type="button" class="primary" onClick={() => void attached.takeOver(process)}>
+                Yes
+              </button>{" "}
+              <button type="button" onClick={attached.dismissPrompt}>
+                Keep watching
+              </button>
+            </p>
+          )}
+        </div>
+        {panel !== null && process !== null && (
+          <Drawer key={panel} title={panel} onClose={() => setPanel(null)}>
+            {panel === "Share" && <SharePanel client={client} handle={handle} isRunning={isRunning} />}
+            {panel === "Input history" && <ProcessInputs process={process} />}
+            {panel === "Network" && <ProcessConnections client={client} handle={handle} />}
+            {panel === "Process tree" && <ProcessTreeView client={client} handle={handle} />}
+          </Drawer>
+        )}
+      </div>
+      {canDrive && (
+        <KeyBar
+          isCtrl={isCtrl}
+          disabledReason={
+            role === "driver" && isRunning ? undefined : isRunning ? "take over to type" : "the process has ended"
+          }
+          onCtrl={() => {
             setCtrl(!isCtrl);
             view.current?.focus();
           }}
+          onKey={(bytes) => process && act(() => process.write(bytes), note)}
         />
-        {EXTRA_KEYS.map(([name, text]) => (
-          <ActionButton
-            key={name}
-            label={name}
-            shouldKeepFocus
-            disabledReason={cannotType}
-            onClick={() => act(() => process.write(new TextEncoder().encode(text)))}
-          />
-        ))}
-      </div>
+      )}
+      {isKilling && process !== null && (
+        <KillDialog
+          command={command}
+          onKill={(mode) => act(async () => (guest ? process.terminate(mode) : client.kill(handle, { mode })))}
+          onClose={() => setKilling(false)}
+        />
+      )}
     </section>
   );
-}
-
-async function follow(
-  process: AttachedProcess,
-  terminal: TerminalView,
-  listener: { onEnd: (end: ExitStatus) => void; onSize: (size: TerminalSize) => void },
-): Promise<void> {
-  let drawnSeq = 0;
-  /** Gives the terminal the size at which the process wrote the next output. */
-  const fit = () => {
-    const size = process.sizeAt(drawnSeq + 1);
-    if (!size) return;
-    terminal.resize(size);
-    listener.onSize(size);
-  };
-  process.onResized = fit;
-  fit();
-  for await (const event of process.events()) {
-    switch (event.type) {
-      case "output":
-        drawnSeq = event.seq - 1;
-        fit();
-        drawnSeq = event.seq;
-        await terminal.draw(event.chunk);
-        // A resize may have no output after it.
-        fit();
-        break;
-      case "gap":
-        drawnSeq = event.toSeq;
-        terminal.gap(`${event.bytes === null ? "some output" : formatBytes(event.bytes)} no longer retained`);
-        break;
-      case "exited":
-        listener.onEnd(event);
-        break;
-    }
-  }
 }
 
 /** Downloads the recording. Returns a notice if output was evicted. */
@@ -274,44 +251,4 @@ async function record(process: AttachedProcess, handle: string): Promise<string 
   return missedBytes === 0
     ? null
     : `the recording lacks ${missedBytes === null ? "some output" : formatBytes(missedBytes)} that is no longer retained`;
-}
-
-/** Returns the control character of a letter; other input stays unchanged. */
-function withCtrl(typed: Uint8Array): Uint8Array {
-  const [key = 0] = typed;
-  const isLetter = typed.length === 1 && key >= 0x40 && key < 0x7f;
-  return isLetter ? Uint8Array.of(key & 0x1f) : typed;
-}
-
-/** Button for an action on the process. `disabledReason` disables it. */
-function ActionButton({
-  label,
-  danger = false,
-  isPressed,
-  shouldKeepFocus = false,
-  disabledReason,
-  onClick,
-}: {
-  label: string;
-  danger?: boolean;
-  /** Whether a modifier key stays pressed until the next key. */
-  isPressed?: boolean;
-  /** Keeps the focus in the terminal, so that the on-screen keyboard stays open. */
-  shouldKeepFocus?: boolean;
-  disabledReason: string | undefined;
-  onClick: () => void;
-}) {
-  return (
-    <button
-      type="button"
-      class={danger ? "danger" : undefined}
-      aria-pressed={isPressed}
-      disabled={disabledReason !== undefined}
-      title={disabledReason}
-      onMouseDown={(event) => shouldKeepFocus && event.preventDefault()}
-      onClick={onClick}
-    >
-      {label}
-    </button>
-  );
 }

@@ -19,7 +19,7 @@ export function ProcessTreeView({ client, handle }: { client: ExecServerClient; 
   return (
     <>
       <table class="narrow">
-        <TableHeader titles={["Pid", "Command", "State", "CPU", "Memory"]} />
+        <TableHeader titles={["Pid", "Command", "State", "CPU", "Memory"]} numbers={["Pid", "CPU", "Memory"]} />
         <tbody>
           {sortByParent(tree.processes).map(([entry, depth]) => (
             <tr key={entry.pid}>

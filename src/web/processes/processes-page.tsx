@@ -1,123 +1,175 @@
-import { useRef, useState } from "preact/hooks";
-import { errorMessage } from "../../base/error-message.ts";
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { userMessage } from "../../base/error-message.ts";
 import type { ExecServerClient } from "../../client/browser.ts";
-import type { ProcessListing } from "../../exec/exec-process.ts";
-import { formatAge, formatBytes, formatCommand, formatLimits, formatState } from "../app/format.ts";
-import { handleSubmit } from "../app/handle-submit.ts";
-import { toHref } from "../app/route.ts";
+import { formatCount } from "../app/format.ts";
 import type { Identity } from "../app/sign-in.ts";
-import { type Polled, usePolled } from "../app/use-polling.ts";
-import { ScrollableTable } from "../components/scrollable-table.tsx";
-import { startDetached } from "./start-process.ts";
+import { usePolled } from "../app/use-polling.ts";
+import { ConfirmDialog } from "../components/confirm-dialog.tsx";
+import { ProcessPage } from "./lazy-process-page.ts";
+import { filterRows, type ProcessRow, ProcessRows, type Sorting, sortRows } from "./process-rows.ts";
+import { ProcessTable } from "./process-table.tsx";
+import { StartForm } from "./start-form.tsx";
 
 const POLL_INTERVAL_MS = 1_000;
+/** Time between SIGTERM and SIGKILL. */
+const GRACE_MS = 5_000;
+/** Names in the confirmation; more would not fit a phone. */
+const MAX_NAMES = 8;
 
-interface Row extends ProcessListing {
-  bytesPerSecond: number;
-}
+/** Choices of the user, kept while other pages are shown. */
+const view = { filter: "", showsEnded: false, sorting: { key: "age", isDescending: false } as Sorting };
 
 /** Page with all processes that the principal may see. */
 export function ProcessesPage({ client, me }: { client: ExecServerClient; me: Identity }) {
-  const { value: rows, problem } = useRows(client);
-  const [showsExited, setShowsExited] = useState(false);
-  const shown = (rows ?? []).filter(({ running }) => running || showsExited);
-  return (
-    <>
-      <h1>Processes</h1>
-      <StartForm client={client} />
-      {problem !== null && <p role="alert">{problem}</p>}
-      <label class="inline">
-        <input
-          type="checkbox"
-          checked={showsExited}
-          onChange={(event) => setShowsExited(event.currentTarget.checked)}
-        />
-        show exited processes
-      </label>
-      <ScrollableTable
-        label="Processes"
-        titles={["Process", "Command", "State", "Age", "Output", "Rate", "Limits", "Owner"]}
-      >
-        {shown.map((row) => (
-          <tr key={row.handle}>
-            <td>
-              {row.handle === undefined ? (
-                row.processId
-              ) : (
-                <a href={toHref({ page: "process", handle: row.handle })}>{row.handle}</a>
-              )}
-            </td>
-            <td class="command" title={row.cwd}>
-              {formatCommand(row.argv)}
-            </td>
-            <td>{formatState(row)}</td>
-            <td>{formatAge(Date.now() - row.startedAtMs)}</td>
-            <td class="number">{formatBytes(row.outputBytes)}</td>
-            <td class="number">{row.running ? `${formatBytes(row.bytesPerSecond)}/s` : ""}</td>
-            <td>{formatLimits(row.status?.limits)}</td>
-            <td>{row.principal ?? me.id}</td>
-          </tr>
-        ))}
-      </ScrollableTable>
-      {rows !== null && shown.length === 0 && <p class="notice">No processes. Start a shell above.</p>}
-    </>
-  );
-}
-
-/** Polls the processes, newest first, with the output rate since the last poll. */
-function useRows(client: ExecServerClient): Polled<Row[]> {
-  const previous = useRef(new Map<string, { bytes: number; atMs: number }>());
-  return usePolled(
+  const [filter, setFilter] = useState(view.filter);
+  const [showsEnded, setShowsEnded] = useState(view.showsEnded);
+  const [sorting, setSorting] = useState(view.sorting);
+  Object.assign(view, { filter, showsEnded, sorting });
+  const rows = useRef(new ProcessRows());
+  const { value, problem } = usePolled(
     async (signal) => {
-      const listings = await client.list({ allSessions: true, signal });
-      const atMs = performance.now();
-      const current = new Map<string, { bytes: number; atMs: number }>();
-      const rows = listings.map((listing) => {
-        const key = listing.handle ?? listing.processId;
-        const last = previous.current.get(key);
-        current.set(key, { bytes: listing.outputBytes, atMs });
-        const seconds = last ? (atMs - last.atMs) / 1000 : 0;
-        const bytesPerSecond = last && seconds > 0 ? Math.max(0, (listing.outputBytes - last.bytes) / seconds) : 0;
-        return { ...listing, bytesPerSecond };
-      });
-      previous.current = current;
-      return rows.sort((a, b) => b.startedAtMs - a.startedAtMs);
+      const listings = await client.list({ allSessions: true, usage: true, signal });
+      return rows.current.update(listings, me.id, performance.now());
     },
     POLL_INTERVAL_MS,
     [client],
   );
+  // The list is shown, and the next click probably opens a terminal.
+  useEffect(() => {
+    if (value !== null) ProcessPage.preload();
+  }, [value === null]);
+  const all = value ?? [];
+  const listed = showsEnded ? all : all.filter(({ isRunning }) => isRunning);
+  const shown = sortRows(filterRows(listed, filter), sorting);
+  const running = all.filter(({ isRunning }) => isRunning).length;
+  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const onSelect = useCallback((keys: readonly string[], isSelected: boolean) => {
+    setSelected((before) => {
+      const after = new Set(before);
+      for (const key of keys) isSelected ? after.add(key) : after.delete(key);
+      return after;
+    });
+  }, []);
+  // Only shown processes can be terminated: a filter must not hide a part of the selection.
+  const chosen = shown.filter(({ key, isRunning }) => isRunning && selected.has(key));
+  return (
+    <>
+      <div class="page-head">
+        <h1>Processes</h1>
+        {value !== null && <span class="muted">{formatCount(running)} running</span>}
+        <span class="spacer" />
+        <StartForm client={client} />
+      </div>
+      {problem !== null && (
+        <p role="alert" class="alert">
+          {problem}
+        </p>
+      )}
+      <div class="toolbar">
+        <input
+          type="search"
+          aria-label="Filter processes"
+          placeholder="Filter by name, command or state"
+          title="Searches name, command, label, owner and state"
+          value={filter}
+          onInput={(event) => setFilter(event.currentTarget.value)}
+        />
+        <label class="inline">
+          <input
+            type="checkbox"
+            checked={showsEnded}
+            onChange={(event) => setShowsEnded(event.currentTarget.checked)}
+          />
+          Show ended processes
+        </label>
+        <span class="spacer" />
+        <BulkTerminate client={client} chosen={chosen} onDone={() => setSelected(new Set())} />
+      </div>
+      {value === null && problem === null && <p class="notice">Loading…</p>}
+      {shown.length > 0 && (
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable element must be reachable by keyboard
+        <section class="card scroll" tabIndex={0} aria-label="Processes">
+          <ProcessTable
+            rows={shown}
+            columns={{
+              usage: shown.some(({ memoryBytes }) => memoryBytes !== null),
+              limits: shown.some(({ limits }) => limits !== ""),
+            }}
+            hasForeign={shown.some(({ owner }) => owner !== me.id)}
+            sorting={sorting}
+            onSort={setSorting}
+            selected={selected}
+            onSelect={onSelect}
+          />
+        </section>
+      )}
+      {value !== null && shown.length === 0 && (
+        <p class="card notice">
+          {filter !== ""
+            ? `No process matches “${filter}”.`
+            : all.length > 0
+              ? "No process is running."
+              : "No processes yet. Start a shell or a command above."}
+        </p>
+      )}
+    </>
+  );
 }
 
-function StartForm({ client }: { client: ExecServerClient }) {
-  const [command, setCommand] = useState("");
-  const [problem, setProblem] = useState<string | null>(null);
-  const [isStarting, setStarting] = useState(false);
-  const start = async () => {
-    setStarting(true);
-    try {
-      location.hash = toHref({ page: "process", handle: await startDetached(client, command.trim()) });
-    } catch (error) {
-      setProblem(errorMessage(error));
-    } finally {
-      setStarting(false);
-    }
+/** Terminates the chosen processes after a confirmation. */
+function BulkTerminate({
+  client,
+  chosen,
+  onDone,
+}: {
+  client: ExecServerClient;
+  chosen: readonly ProcessRow[];
+  onDone: () => void;
+}) {
+  /** The processes of the open confirmation, fixed when it opens. */
+  const [asked, setAsked] = useState<readonly ProcessRow[] | null>(null);
+  const [note, setNote] = useState("");
+  const terminate = async (rows: readonly ProcessRow[]) => {
+    setNote(`Terminating ${count(rows.length)}…`);
+    onDone();
+    const results = await Promise.allSettled(
+      rows.map(({ handle }) => client.kill(handle ?? "", { mode: { type: "graceful", timeoutMs: GRACE_MS } })),
+    );
+    const failures = results.flatMap((result, index) =>
+      result.status === "rejected" ? `${rows[index]?.title}: ${userMessage(result.reason)}` : [],
+    );
+    setNote(failures.length === 0 ? `Terminated ${count(rows.length)}.` : failures.join("; "));
   };
+  const names = asked?.slice(0, MAX_NAMES).map(({ title }) => title) ?? [];
   return (
-    <form class="start" onSubmit={handleSubmit(() => void start())}>
-      <label>
-        Command (empty: a shell)
-        <input
-          value={command}
-          placeholder="npm test"
-          autocomplete="off"
-          spellcheck={false}
-          onInput={(event) => setCommand(event.currentTarget.value)}
-        />
-      </label>
-      <button type="submit" disabled={isStarting}>
-        Start
-      </button>
-      {problem !== null && <p role="alert">{problem}</p>}
-    </form>
+    <>
+      <output aria-live="polite" class="muted">
+        {note}
+      </output>
+      {chosen.length > 0 && (
+        <button type="button" class="danger" onClick={() => setAsked(chosen)}>
+          Terminate {count(chosen.length)}…
+        </button>
+      )}
+      {asked !== null && (
+        <ConfirmDialog
+          title={`Terminate ${count(asked.length)}?`}
+          actions={[{ label: "Terminate", tone: "danger", onSelect: () => void terminate(asked) }]}
+          onClose={() => setAsked(null)}
+        >
+          <p>
+            {names.join(", ")}
+            {asked.length > names.length && ` and ${asked.length - names.length} more`}
+          </p>
+          <p class="muted">
+            Each process and its descendants get SIGTERM. What still runs after {GRACE_MS / 1000} seconds gets SIGKILL.
+          </p>
+        </ConfirmDialog>
+      )}
+    </>
   );
+}
+
+function count(processes: number): string {
+  return processes === 1 ? "1 process" : `${formatCount(processes)} processes`;
 }

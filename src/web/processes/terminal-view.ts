@@ -4,7 +4,8 @@ import { SerializeAddon } from "@xterm/addon-serialize";
 import { UnicodeGraphemesAddon } from "@xterm/addon-unicode-graphemes";
 import { WebLinksAddon } from "@xterm/addon-web-links";
 import { Terminal } from "@xterm/xterm";
-import type { TerminalSize } from "../../exec/exec-process.ts";
+import type { TerminalScreen, TerminalSize } from "../../exec/exec-process.ts";
+import { DARK_THEME, LIGHT_THEME, MIN_CONTRAST } from "./terminal-theme.ts";
 
 export interface TerminalViewEvents {
   /** Keys, pastes and mouse events, as bytes for the process. */
@@ -13,6 +14,8 @@ export interface TerminalViewEvents {
   onLeave(): void;
   /** The available space on the page changed. */
   onAvailableSize(): void;
+  /** The user scrolls up at the first line of the scrollback. */
+  onTop(): void;
 }
 
 /** Maximum bytes queued for drawing before the page stops reading, so that bulk output cannot exhaust its memory. */
@@ -44,12 +47,14 @@ export class TerminalView {
   readonly #search = new SearchAddon();
   readonly #serialize = new SerializeAddon();
   readonly #watcher: ResizeObserver;
+  readonly #element: HTMLElement;
+  readonly #darkMode = matchMedia("(prefers-color-scheme: dark)");
   #undrawn = 0;
   #size: TerminalSize;
   #isScaled = true;
 
   constructor(element: HTMLElement, events: TerminalViewEvents) {
-    const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+    this.#element = element;
     this.#terminal = new Terminal({
       allowProposedApi: true,
       scrollback: SCROLLBACK_LINES,
@@ -57,10 +62,10 @@ export class TerminalView {
       fontSize: FONT_PIXELS,
       cursorBlink: true,
       screenReaderMode: true,
-      theme: dark
-        ? { background: "#0d1117", foreground: "#e6edf3" }
-        : { background: "#ffffff", foreground: "#1f2328", cursor: "#1f2328", selectionBackground: "#b6d4fe" },
+      minimumContrastRatio: MIN_CONTRAST,
     });
+    this.#applyTheme();
+    this.#darkMode.addEventListener("change", this.#applyTheme);
     this.#terminal.loadAddon(this.#fit);
     this.#terminal.loadAddon(this.#search);
     this.#terminal.loadAddon(this.#serialize);
@@ -82,6 +87,11 @@ export class TerminalView {
     this.#terminal.onData((text) => events.onInput(new TextEncoder().encode(text)));
     this.#terminal.onBinary((text) => events.onInput(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
     this.#size = { rows: this.#terminal.rows, cols: this.#terminal.cols };
+    this.#terminal.attachCustomWheelEventHandler((event) => {
+      const { active } = this.#terminal.buffer;
+      if (event.deltaY < 0 && active.type === "normal" && active.viewportY === 0) events.onTop();
+      return true;
+    });
     this.#watcher = new ResizeObserver(() => {
       this.#scale();
       events.onAvailableSize();
@@ -89,9 +99,14 @@ export class TerminalView {
     this.#watcher.observe(element);
   }
 
+  readonly #applyTheme = () => {
+    this.#terminal.options.theme = { ...(this.#darkMode.matches ? DARK_THEME : LIGHT_THEME) };
+  };
+
   /** Driver mode: normal font size; the terminal fills the frame. Returns the resulting size, or null while hidden. */
   useOwnSize(): TerminalSize | null {
     this.#isScaled = false;
+    this.#element.classList.remove("smaller");
     this.#terminal.options.fontSize = FONT_PIXELS;
     return this.#measure();
   }
@@ -118,6 +133,15 @@ export class TerminalView {
   }
 
   #scale(): void {
+    this.#scaleFont();
+    // A terminal that is smaller than its frame gets an outline.
+    const available = this.#measure();
+    const { rows, cols } = this.#terminal;
+    const isSmaller = available !== null && (available.rows > rows || available.cols > cols);
+    this.#element.classList.toggle("smaller", this.#isScaled && isSmaller);
+  }
+
+  #scaleFont(): void {
     if (!this.#isScaled) return;
     const { rows, cols, options } = this.#terminal;
     const fits = () => {
@@ -148,6 +172,28 @@ export class TerminalView {
     });
   }
 
+  /** Draws a rendered screen. Lines of the former screen stay in the scrollback. */
+  async show({ size, data, incomplete }: TerminalScreen): Promise<void> {
+    await this.#drawn("");
+    const { active } = this.#terminal.buffer;
+    const isUsed = active.type === "normal" && (active.cursorY > 0 || active.cursorX > 0);
+    // Line feeds in the last row move the used rows into the scrollback.
+    if (isUsed) this.#terminal.write(`\x18\x1b[r\x1b[${this.#terminal.rows};1H${"\n".repeat(active.cursorY + 1)}`);
+    this.resize(size);
+    this.#terminal.write(data);
+    await this.#drawn(incomplete);
+  }
+
+  /** Resolves when the output and everything before it is drawn. */
+  #drawn(output: string | Uint8Array): Promise<void> {
+    return new Promise((resolve) => this.#terminal.write(output, resolve));
+  }
+
+  /** Clears the screen and the scrollback. */
+  reset(): void {
+    this.#terminal.write("", () => this.#terminal.reset());
+  }
+
   /** Writes a notice in place of missing output. Cancels an incomplete escape sequence and resets colors. */
   gap(text: string): void {
     this.#terminal.write(`\x18\x1b[0m\r\n\x1b[7m ${text} \x1b[0m\r\n`);
@@ -168,6 +214,7 @@ export class TerminalView {
 
   dispose(): void {
     this.#watcher.disconnect();
+    this.#darkMode.removeEventListener("change", this.#applyTheme);
     this.#terminal.dispose();
   }
 }

@@ -1,123 +1,151 @@
-import { useEffect, useRef, useState } from "preact/hooks";
-import { errorMessage } from "../../base/error-message.ts";
+import { useEffect, useState } from "preact/hooks";
+import { userMessage } from "../../base/error-message.ts";
 import type { ExecServerClient } from "../../client/browser.ts";
 import type { EnvironmentInfo } from "../../protocol/methods.ts";
-import { formatBytes } from "../app/format.ts";
-import { usePolling } from "../app/use-polling.ts";
+import { formatAge, formatBytes, formatCount } from "../app/format.ts";
+import { Badge } from "../components/badge.tsx";
 import { LineChart } from "../components/line-chart.tsx";
-import { ScrollableTable } from "../components/scrollable-table.tsx";
-import { type MetricSamples, parsePrometheusText } from "./prometheus-parser.ts";
+import type { ChartName } from "./metric-history.ts";
+import type { MetricSamples } from "./prometheus-parser.ts";
+import type { MetricsState } from "./use-metrics.ts";
 
-const POLL_INTERVAL_MS = 2_000;
+const CHARTS: readonly [ChartName, string, "bytes" | "count" | "number", (value: number) => string][] = [
+  ["memory", "Memory of the server", "bytes", formatBytes],
+  ["cpu", "CPU of the server", "number", (percent) => `${round(percent)} %`],
+  ["processes", "Processes", "count", (count) => formatCount(round(count))],
+  ["connections", "Connections", "count", (count) => formatCount(round(count))],
+  ["output", "Output rate", "bytes", (bytes) => `${formatBytes(bytes)}/s`],
+  ["refusals", "Refusals per minute", "number", (perMinute) => formatCount(round(perMinute))],
+];
 
-type ServerData =
-  | { type: "loading" }
-  | { type: "refused"; reason: string }
-  | { type: "metrics"; metrics: MetricSamples; history: Sample[] };
-
-interface Sample {
-  atSeconds: number;
-  processes: number;
-  memoryBytes: number;
-}
-
-/** Maximum samples of a chart: two hours. */
-const MAX_SAMPLES = 3_600;
-
-/** Server page: host information, degraded parts, and metrics for operators. */
-export function ServerPage({ client }: { client: ExecServerClient }) {
+/** Server page: degraded features first, then host information and metrics. */
+export function ServerPage({ client, metrics }: { client: ExecServerClient; metrics: MetricsState }) {
   const [info, setInfo] = useState<EnvironmentInfo | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
   useEffect(() => {
-    client.info().then(setInfo, (error: unknown) => setProblem(errorMessage(error)));
+    client.info().then(setInfo, (error: unknown) => setProblem(userMessage(error)));
   }, [client]);
-  const data = useMetrics();
+  const degraded = info?.degraded ?? [];
   return (
     <>
-      <h1>Server</h1>
-      {problem !== null && <p role="alert">{problem}</p>}
-      {info && <Host info={info} />}
-      <h2>Metrics</h2>
-      {data.type === "refused" && <p>{data.reason}</p>}
-      {data.type === "metrics" && (
-        <>
-          <LineChart
-            label="processes"
-            points={data.history.map(({ atSeconds, processes }) => [atSeconds, processes])}
+      <div class="page-head">
+        <h1>Server</h1>
+        {info && (
+          <Badge
+            tone={degraded.length === 0 ? "success" : "waiting"}
+            label={degraded.length === 0 ? "healthy" : `${degraded.length} degraded`}
           />
-          <LineChart
-            label="memory (MiB)"
-            points={data.history.map(({ atSeconds, memoryBytes }) => [atSeconds, memoryBytes / 2 ** 20])}
-          />
-          <MetricTable metrics={data.metrics} />
-        </>
+        )}
+      </div>
+      {problem !== null && (
+        <p role="alert" class="alert">
+          {problem}
+        </p>
       )}
-    </>
-  );
-}
-
-function Host({ info }: { info: EnvironmentInfo }) {
-  const degraded = info.degraded ?? [];
-  return (
-    <>
-      <dl>
-        <dt>Version</dt>
-        <dd>{info.executorVersion ?? "unknown"}</dd>
-        <dt>System</dt>
-        <dd>{info.platformOs ?? "unknown"}</dd>
-        <dt>Shell</dt>
-        <dd>{info.shell.path}</dd>
-        <dt>Sandboxes</dt>
-        <dd>{info.sandboxes?.join(", ") || "none"}</dd>
-      </dl>
-      {degraded.length > 0 && (
+      {degraded.length > 0 && <Degraded features={degraded} />}
+      {info && <Host info={info} metrics={metrics.type === "metrics" ? metrics.metrics : null} />}
+      {metrics.type === "refused" && <p class="card notice">{metrics.reason}</p>}
+      {metrics.type === "metrics" && (
         <>
-          <h2>Degraded</h2>
-          <ul>
-            {degraded.map((part) => (
-              <li key={part}>{part}</li>
+          <div class="charts">
+            {CHARTS.map(([name, label, kind, format]) => (
+              <LineChart key={name} label={label} kind={kind} points={metrics.history.points[name]} format={format} />
             ))}
-          </ul>
+          </div>
+          <RawMetrics metrics={metrics.metrics} />
         </>
       )}
     </>
   );
 }
 
-function MetricTable({ metrics }: { metrics: MetricSamples }) {
-  const rows = [...metrics].filter(([name]) => !/_bucket\{|_bucket$/.test(name));
+function Degraded({ features }: { features: readonly string[] }) {
   return (
-    <ScrollableTable label="All metrics" titles={["Metric", "Value"]}>
-      {rows.map(([name, value]) => (
-        <tr key={name}>
-          <td>{name}</td>
-          <td class="number">{/_bytes(_total)?$/.test(name) ? formatBytes(value) : String(value)}</td>
-        </tr>
-      ))}
-    </ScrollableTable>
+    <section class="card degraded" aria-label="Degraded features">
+      <h2>Degraded features</h2>
+      <ul>
+        {features.map((feature) => (
+          <li key={feature}>
+            <strong>{feature}</strong>
+            <div class="muted">{findRemedy(feature)}</div>
+          </li>
+        ))}
+      </ul>
+    </section>
   );
 }
 
-function useMetrics(): ServerData {
-  const [data, setData] = useState<ServerData>({ type: "loading" });
-  const history = useRef<Sample[]>([]);
-  usePolling(
-    async (signal) => {
-      const response = await fetch("/metrics", { signal }).catch(() => null);
-      const text = await response?.text().catch(() => null);
-      if (signal.aborted || !response || typeof text !== "string") return;
-      if (!response.ok) return setData({ type: "refused", reason: text });
-      const metrics = parsePrometheusText(text);
-      history.current.push({
-        atSeconds: Date.now() / 1000,
-        processes: metrics.get("procwire_processes") ?? 0,
-        memoryBytes: metrics.get("process_resident_memory_bytes") ?? 0,
-      });
-      if (history.current.length > MAX_SAMPLES) history.current.shift();
-      setData({ type: "metrics", metrics, history: [...history.current] });
-    },
-    POLL_INTERVAL_MS,
-    [],
+/** Returns what a user can do about a degraded feature. */
+export function findRemedy(feature: string): string {
+  if (feature.startsWith("native addon"))
+    return "Terminals and sandboxes need the native addon. Install the platform package or a C++ compiler on the host, then restart the server.";
+  if (feature.includes("watchdog"))
+    return "Processes may survive a crash of the server. Reinstall procwire on the host, then restart the server.";
+  return "Run `procwire doctor` on the host. It tests the feature and names the remedy.";
+}
+
+function Host({ info, metrics }: { info: EnvironmentInfo; metrics: MetricSamples | null }) {
+  const startSeconds = metrics?.get("process_start_time_seconds");
+  const facts: [string, string][] = [
+    ["Version", info.executorVersion ?? "unknown"],
+    ["Uptime", startSeconds === undefined ? "" : formatAge(Date.now() - startSeconds * 1000)],
+    ["System", info.platformOs ?? "unknown"],
+    ["Shell", info.shell.path],
+    ["Sandboxes", info.sandboxes?.join(", ") || "none"],
+    ["Sessions", metrics === null ? "" : formatCount(metrics.get("procwire_sessions") ?? 0)],
+  ];
+  return (
+    <dl class="tiles">
+      {facts
+        .filter(([, value]) => value !== "")
+        .map(([name, value]) => (
+          <div key={name} class="card tile">
+            <dt>{name}</dt>
+            <dd class="clipped" title={value}>
+              {value}
+            </dd>
+          </div>
+        ))}
+    </dl>
   );
-  return data;
+}
+
+/** All metrics under their Prometheus names. */
+function RawMetrics({ metrics }: { metrics: MetricSamples }) {
+  const [isOpen, setOpen] = useState(false);
+  const rows = [...metrics].filter(([name]) => !/_bucket(\{|$)/.test(name));
+  return (
+    <details class="card raw-metrics" onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>Raw metrics</summary>
+      {isOpen && (
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable element must be reachable by keyboard
+        <section class="scroll" tabIndex={0} aria-label="All metrics">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">Metric</th>
+                <th scope="col" class="number">
+                  Value
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {rows.map(([name, value]) => (
+                <tr key={name}>
+                  <td>
+                    <code>{name}</code>
+                  </td>
+                  <td class="number">{/_bytes(_total)?$/.test(name) ? formatBytes(value) : String(value)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </section>
+      )}
+    </details>
+  );
+}
+
+function round(value: number): number {
+  return Math.round(value * 10) / 10;
 }

@@ -30,6 +30,7 @@ import { FaultProxy } from "../../support/faults/fault-proxy.ts";
 import { SmallDisk, whyNoSmallDisk } from "../../support/faults/small-disk.ts";
 import { ENTRY, startCli } from "../../support/servers/run-cli.ts";
 import { ServeChild } from "../../support/servers/serve.ts";
+import { flushEventLoop } from "../../support/system/flush-event-loop.ts";
 import { skipUnless } from "../../support/system/skip-unless.ts";
 import { until } from "../../support/system/until.ts";
 
@@ -109,6 +110,23 @@ describe("copyFiles", { timeout: 600_000 }, () => {
       for (const root of [tree, destination]) chmodSync(join(root, "locked"), 0o755);
     });
   }
+
+  test("scans directories concurrently, also below a root with one directory", async (t) => {
+    const scratch = new Scratch(t);
+    for (let index = 0; index < 8; index++) scratch.file(`tree/only/d${index}/file`, "x");
+    const tree = scratch.path("tree");
+    const { files } = await connect(t);
+    const scan = files.scan.bind(files);
+    let [active, peak] = [0, 0];
+    t.mock.method(files, "scan", async (...args: Parameters<typeof scan>) => {
+      peak = Math.max(peak, ++active);
+      await flushEventLoop();
+      return scan(...args).finally(() => active--);
+    });
+    await copyFiles({ files, path: tree }, { files: here.files, path: scratch.path("copy") });
+    assert.deepEqual(describeTree(scratch.path("copy")), describeTree(tree));
+    assert.ok(peak > 1, `at most ${peak} scans at a time`);
+  });
 
   test("reports existing files as unchanged, by time or by content", async (t) => {
     const scratch = new Scratch(t);
@@ -335,8 +353,8 @@ describe("copyFiles", { timeout: 600_000 }, () => {
     skip: skipUnless(noSmallDisk === null, noSmallDisk ?? ""),
   }, async (t) => {
     const scratch = new Scratch(t);
-    const folder = scratch.directory("disk");
-    await using disk = await SmallDisk.at(folder, 2 * MIB);
+    const directory = scratch.directory("disk");
+    await using disk = await SmallDisk.at(directory, 2 * MIB);
     const socket = scratch.path("socket");
     const [program = "", ...words] = disk.under("/");
     await using child = await new ServeChild(["--listen", `unix://${socket}`], {
@@ -349,12 +367,12 @@ describe("copyFiles", { timeout: 600_000 }, () => {
     for (const name of ["large", "small"]) {
       const copied = copyFiles(
         { files: here.files, path: scratch.path(name) },
-        { files: far.files, path: `${folder}/copy-${name}` },
+        { files: far.files, path: `${directory}/copy-${name}` },
       );
       await assert.rejects(copied, { code: "ENOSPC", message: /^No space left on device \(os error 28\): / });
       // Partial files in flight are removed a moment later.
       await until("no part is left", () =>
-        readdirSync(disk.folder, { recursive: true, encoding: "utf8" }).every((path) => !path.includes("procwire")),
+        readdirSync(disk.directory, { recursive: true, encoding: "utf8" }).every((path) => !path.includes("procwire")),
       );
     }
   });

@@ -8,6 +8,7 @@ import { NodeExecServerClient } from "../../../src/client/node/node-client.ts";
 import { createLocalHost } from "../../../src/host/local-host.ts";
 import { ExecServer } from "../../../src/server/exec-server.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
+import { flushEventLoop } from "../../support/system/flush-event-loop.ts";
 import { until } from "../../support/system/until.ts";
 
 test("wakes every waiter of a path by the server's watch, without polling", {
@@ -50,10 +51,9 @@ test("sets the watch again after the waiter whose path prevented it has finished
     watch: () => new Promise((resolve) => watches.push(resolve)),
     clock: new ManualClock(),
   });
-  const settle = () => new Promise((resolve) => setImmediate(resolve));
   const answer = async (at: number, isWatching: boolean) => {
     watches[at]?.(isWatching);
-    await settle();
+    await flushEventLoop();
   };
   const first = paths.waitFor(["first"], undefined);
   const second = paths.waitFor(["second"], undefined);
@@ -61,7 +61,7 @@ test("sets the watch again after the waiter whose path prevented it has finished
   await answer(1, true);
   present.add("first");
   paths.wakeAll();
-  await settle();
+  await flushEventLoop();
   await answer(2, false);
   await first;
   // Called while the first waiter still waits for its path, which exists.
@@ -70,7 +70,7 @@ test("sets the watch again after the waiter whose path prevented it has finished
   await answer(4, true);
   present.add("second");
   paths.wakeAll();
-  await settle();
+  await flushEventLoop();
   await answer(5, true);
   await second;
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { once } from "node:events";
+import { getEventListeners, once } from "node:events";
 import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { buffer, text } from "node:stream/consumers";
@@ -47,6 +47,13 @@ for (const [name, target] of [
       assert.equal((await environment.run(script, { env, input: "in\n" })).stdout, "in\nhello\n");
       const input = new TextEncoder().encode("bytes\n");
       assert.equal((await environment.run("cat", { input, env: process.env })).stdout, "bytes\n");
+    });
+
+    test("removes its abort listener when a spawned process has ended", async () => {
+      const { signal } = new AbortController();
+      await using process = await environment.spawn("true", { signal });
+      await process.waitFor(/$/).catch(() => undefined);
+      await until("the listener is removed", () => getEventListeners(signal, "abort").length === 0);
     });
 
     test("returns output as bytes with encoding buffer", async () => {

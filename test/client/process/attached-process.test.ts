@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import type { AttachRole } from "../../../src/client/process/attached-process.ts";
 import { encodeBase64 } from "../../../src/protocol/base64.ts";
 import { ErrorCode, RequestError } from "../../../src/protocol/errors.ts";
-import { settle } from "../../support/system/settle.ts";
+import { flushEventLoop } from "../../support/system/flush-event-loop.ts";
 import { connectScripted, NO_ANSWER, ScriptedServer } from "../scripted-server.ts";
 
 const SIZE = { rows: 24, cols: 80 };
@@ -39,6 +39,46 @@ describe("AttachedProcess", () => {
     assert.deepEqual([process.size, process.nextSeq], [SIZE, 7]);
     const { argv, cwd, tty, startedAtMs, handle } = process.listing();
     assert.deepEqual([argv, cwd, tty, startedAtMs, handle], [["vim"], "file:///src", true, 99, "h"]);
+    await client.close();
+  });
+
+  test("has the requested screen, and starts its log after it", async () => {
+    const { client, server } = await connectScripted({}, attachServer());
+    const screen = {
+      ...{ seq: 4, size: SIZE, cursor: { row: 1, col: 2 }, alternate: true, title: "vim" },
+      ...{ data: encodeBase64(Buffer.from("text")), incomplete: "" },
+    };
+    server.answers["process/attach"] = ({ role }) => ({ ...ATTACHED, role, processId: "p", screen });
+    server.answers["process/screen"] = () => ({ ...screen, seq: 6 });
+    const process = await client.attach("h", { processId: "p", screen: true });
+    assert.equal(server.calls("process/attach")[0]?.screen, true);
+    assert.deepEqual([process.screen?.seq, process.screen?.title, process.log.nextSeq], [4, "vim", 5]);
+    assert.equal(Buffer.from(process.screen?.data ?? []).toString(), "text");
+    assert.equal((await process.renderScreen()).seq, 6);
+    // A later call without a screen keeps the first one.
+    server.answers["process/attach"] = ({ role }) => ({ ...ATTACHED, role, processId: "p" });
+    await process.becomeDriver();
+    assert.equal(process.screen?.seq, 4);
+    const other = await client.attach("h2", { processId: "q" });
+    assert.equal(other.screen, null);
+    await client.close();
+  });
+
+  test("is repeated on a replacement of the server", async () => {
+    const { client, server } = await connectScripted({}, attachServer());
+    const { "process/attach": attach } = server.answers;
+    assert.ok(attach);
+    server.answers.initialize = () => ({ sessionId: "S", extensions: ["attach"], generation: "a" });
+    server.current.cut();
+    await flushEventLoop();
+    server.answers["process/attach"] = () => NO_ANSWER;
+    const attaching = client.attach("h", { processId: "p" });
+    await flushEventLoop();
+    server.answers.initialize = () => ({ sessionId: "S", extensions: ["attach"], generation: "b" });
+    server.answers["process/attach"] = attach;
+    server.current.cut();
+    assert.equal((await attaching).handle, "h");
+    assert.equal(server.calls("process/attach").length, 2);
     await client.close();
   });
 
@@ -96,7 +136,7 @@ describe("AttachedProcess", () => {
     const changes: [AttachRole, string][] = [];
     process.onRoleChanged = (role, reason) => changes.push([role, reason]);
     server.current.notify("process/roleChanged", { processId: "p", role: "viewer", reason: "taken" });
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(changes, [["viewer", "taken"]]);
     assert.equal(process.role, "viewer");
     await client.close();
@@ -141,7 +181,7 @@ describe("AttachedProcess", () => {
     const change = { size: LARGE, afterSeq: 4, atMs: 10 };
     server.current.notify("process/resized", { processId: "p", size: SIZE, afterSeq: 1, atMs: 5 });
     server.current.notify("process/resized", { processId: "p", ...change });
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(resized.at(-1), change);
     assert.deepEqual([process.sizeAt(4), process.sizeAt(5), process.size], [SIZE, LARGE, LARGE]);
     await client.close();
@@ -151,7 +191,7 @@ describe("AttachedProcess", () => {
     const { client, server, process } = await attachOne();
     const chunk = encodeBase64(new Uint8Array(10));
     server.current.notify("process/output", { processId: "p", seq: 1, stream: "pty", chunk });
-    await settle();
+    await flushEventLoop();
     assert.equal(process.log.retainedBytes, 10);
     await process[Symbol.asyncDispose]();
     assert.deepEqual(server.calls("process/detach"), [{ processId: "p" }]);
@@ -186,7 +226,7 @@ describe("AttachedProcess", () => {
       server.current.notify("process/output", { processId: "p", seq, stream: "pty", chunk });
     const acks = () => server.notifications("process/ack").length;
     for (let seq = 1; seq <= 10; seq++) output(seq);
-    await settle();
+    await flushEventLoop();
     await clock.advance(100);
     assert.ok(process.log.nextSeq < 10);
     assert.equal(acks(), process.log.nextSeq - 1);
@@ -194,12 +234,12 @@ describe("AttachedProcess", () => {
     await process.becomeDriver();
     const acksAsViewer = acks();
     output(11);
-    await settle();
+    await flushEventLoop();
     await clock.advance(100);
     assert.equal(process.log.nextSeq, 12);
     assert.equal(acks(), acksAsViewer);
     await events.return?.();
-    await settle();
+    await flushEventLoop();
     assert.equal(acks(), acksAsViewer + 1);
     await client.close();
   });

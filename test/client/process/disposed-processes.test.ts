@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ErrorCode, RequestError } from "../../../src/protocol/errors.ts";
-import { settle } from "../../support/system/settle.ts";
+import { flushEventLoop } from "../../support/system/flush-event-loop.ts";
 import { connectScripted, NO_ANSWER, ScriptedServer } from "../scripted-server.ts";
 
 const START = { processId: "p", argv: ["true"], cwd: "/", env: {}, tty: false };
@@ -17,9 +17,9 @@ async function disposeOne(answers: ConstructorParameters<typeof ScriptedServer>[
   const { client } = await connectScripted({}, server);
   const process = await client.start(START);
   server.current.notify("process/exited", { processId: "p", seq: 1, exitCode: 0 });
-  await settle();
+  await flushEventLoop();
   await process[Symbol.asyncDispose]();
-  await settle();
+  await flushEventLoop();
   const acks = () => server.notifications("process/ack");
   return { client, server, acks };
 }
@@ -31,15 +31,15 @@ describe("a process that was disposed before it closed", () => {
     });
     assert.deepEqual(acks().at(-1), { processId: "p", seq: 3 });
     server.current.notify("process/output", { processId: "p", seq: 4, stream: "stdout", chunk: "" });
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(acks().at(-1), { processId: "p", seq: 4 });
     server.current.notify("process/closed", { processId: "p", seq: 5 });
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(acks().at(-1), { processId: "p", seq: 5 });
     const before = acks().length;
     // The last event was acknowledged, so nothing more follows.
     server.current.notify("process/output", { processId: "p", seq: 6, stream: "stdout", chunk: "" });
-    await settle();
+    await flushEventLoop();
     assert.equal(acks().length, before);
     await client.close();
   });
@@ -55,7 +55,7 @@ describe("a process that was disposed before it closed", () => {
       const { client, server, acks } = await disposeOne({ "process/read": read });
       const before = acks().length;
       server.current.notify("process/output", { processId: "p", seq: 9, stream: "stdout", chunk: "" });
-      await settle();
+      await flushEventLoop();
       assert.equal(acks().length, before);
       await client.close();
     }
@@ -65,7 +65,7 @@ describe("a process that was disposed before it closed", () => {
     const { client, server, acks } = await disposeOne();
     server.answers["process/read"] = () => ({ ...READ, nextSeq: 9 });
     server.current.cut();
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(acks().at(-1), { processId: "p", seq: 8 });
     await client.close();
   });
@@ -75,7 +75,7 @@ describe("a process that was disposed before it closed", () => {
     const before = acks().length;
     const next = await client.start(START);
     server.current.notify("process/output", { processId: "p", seq: 2, stream: "stdout", chunk: "" });
-    await settle();
+    await flushEventLoop();
     // Event 1 of the new process is missing, so that nothing is acknowledged yet.
     assert.equal(acks().length, before);
     assert.equal(next.log.nextSeq, 1);
@@ -89,7 +89,7 @@ describe("a process that was disposed before it closed", () => {
     assert.ok(pending?.type === "request" && pending.method === "process/read");
     await client.start(START);
     server.current.respond(pending.id, { ...READ, nextSeq: 9 });
-    await settle();
+    await flushEventLoop();
     assert.equal(acks().length, before);
     await client.close();
   });

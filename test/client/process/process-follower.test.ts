@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import type { StartParams } from "../../../src/exec/exec-process.ts";
 import { encodeBase64 } from "../../../src/protocol/base64.ts";
 import { ErrorCode, RequestError } from "../../../src/protocol/errors.ts";
-import { settle } from "../../support/system/settle.ts";
+import { flushEventLoop } from "../../support/system/flush-event-loop.ts";
 import { connectScripted, NO_ANSWER, ScriptedServer } from "../scripted-server.ts";
 
 const START: StartParams = { processId: "p", argv: ["cat"], cwd: "/", env: {}, tty: false };
@@ -34,7 +34,7 @@ describe("ProcessFollower", () => {
       "process/read": reads([output(1, 5)], { nextSeq: 3 }),
     });
     server.current.notify("process/output", output(2, 5));
-    await settle();
+    await flushEventLoop();
     assert.equal(process.log.nextSeq, 3);
     assert.equal(server.calls("process/read").length, 1);
     await client.close();
@@ -46,11 +46,11 @@ describe("ProcessFollower", () => {
         afterSeq === 1 ? { ...PAGE, chunks: [output(2, 5)], nextSeq: 3 } : { ...PAGE, nextSeq: 5, gap: gap(3, 4) },
     });
     server.current.notify("process/gap", { processId: "p", ...gap(1, 1) });
-    await settle();
+    await flushEventLoop();
     assert.equal(process.log.nextSeq, 2);
     assert.deepEqual(server.calls("process/read"), []);
     server.current.notify("process/gap", { processId: "p", ...gap(3, 4) });
-    await settle();
+    await flushEventLoop();
     assert.equal(process.log.nextSeq, 5);
     assert.equal(server.calls("process/read").length, 2);
     await client.close();
@@ -67,15 +67,15 @@ describe("ProcessFollower", () => {
     });
     const { client } = await connectScripted({}, server);
     const starting = client.start(START);
-    await settle();
+    await flushEventLoop();
     server.current.notify("process/output", output(2, 5));
     server.current.notify("process/gap", { processId: "p", ...gap(4, 4) });
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(server.calls("process/read"), []);
     server.answers["process/start"] = ({ processId }) => ({ processId });
     server.current.cut();
     const process = await starting;
-    await settle();
+    await flushEventLoop();
     assert.equal(process.log.nextSeq, 5);
     await client.close();
   });
@@ -85,11 +85,11 @@ describe("ProcessFollower", () => {
       "process/read": reads([output(2, 5)], { nextSeq: 3 }),
     });
     server.current.notify("process/output", output(1, 5));
-    await settle();
+    await flushEventLoop();
     await clock.advance(25);
     assert.deepEqual(acks(), [{ processId: "p", seq: 1 }]);
     server.current.cut();
-    await settle();
+    await flushEventLoop();
     assert.equal(process.log.nextSeq, 3);
     assert.deepEqual(acks().slice(1), [
       { processId: "p", seq: 1 },
@@ -107,9 +107,9 @@ describe("ProcessFollower", () => {
       return seq > 3 ? { ...PAGE, nextSeq: 4 } : { ...PAGE, chunks: [output(seq, 5)], nextSeq: 4 };
     };
     server.current.cut();
-    await settle();
+    await flushEventLoop();
     server.current.cut();
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(
       server.calls("process/read").map(({ maxBytes }) => maxBytes),
       [65_536, 131_072, 65_536, 65_536, 131_072],
@@ -160,9 +160,9 @@ describe("ProcessFollower", () => {
   test("does not request a pid that it already has", async () => {
     const { client, server, process } = await startOne({ "process/read": () => PAGE });
     server.current.notify("process/started", { processId: "p", pid: 7 });
-    await settle();
+    await flushEventLoop();
     server.current.cut();
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(server.calls("process/list"), []);
     assert.equal(process.pid, 7);
     await client.close();
@@ -171,7 +171,7 @@ describe("ProcessFollower", () => {
   test("has no pid if the server does not list the process", async () => {
     const { client, server, process } = await startOne({ "process/read": () => PAGE });
     server.current.cut();
-    await settle();
+    await flushEventLoop();
     assert.equal(server.calls("process/list").length, 1);
     assert.equal(process.pid, null);
     await client.close();
@@ -184,7 +184,7 @@ describe("ProcessFollower", () => {
       },
     });
     server.current.cut();
-    await settle();
+    await flushEventLoop();
     const failure = process.log.failure;
     assert.equal(failure?.message, "process p can no longer be followed: unknown process id p");
     assert.ok(failure?.cause instanceof RequestError);
@@ -197,13 +197,13 @@ describe("ProcessFollower", () => {
     const events = process.events({ lossless: true });
     void events.next();
     for (let seq = 1; seq <= 10; seq++) server.current.notify("process/output", output(seq, 500_000));
-    await settle();
+    await flushEventLoop();
     await clock.advance(100);
     assert.equal(process.log.nextSeq, 11);
     const before = acks().length;
     assert.ok(before < 10);
     await events.return?.();
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(acks().slice(before), [{ processId: "p", seq: 10 }]);
     await client.close();
   });

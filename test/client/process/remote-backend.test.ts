@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import type { ExecEvent, StartParams } from "../../../src/exec/exec-process.ts";
 import { encodeBase64 } from "../../../src/protocol/base64.ts";
 import { ErrorCode, RequestError } from "../../../src/protocol/errors.ts";
-import { settle } from "../../support/system/settle.ts";
+import { flushEventLoop } from "../../support/system/flush-event-loop.ts";
 import { connectScripted, NO_ANSWER, ScriptedServer } from "../scripted-server.ts";
 
 const START: StartParams = { processId: "p", argv: ["cat"], cwd: "/", env: {}, tty: false };
@@ -110,16 +110,16 @@ describe("RemoteBackend.start", () => {
     const process = await client.start({ ...START, timeoutMs: 5000, maxAgeMs: 1000 });
     server.current.notify("process/output", output(1, 1));
     await clock.advance(999);
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(server.calls("process/signal"), []);
     await clock.advance(1);
-    await settle();
+    await flushEventLoop();
     assert.equal(server.calls("process/signal").length, 1);
     await clock.advance(1999);
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(server.calls("process/terminate"), []);
     await clock.advance(1);
-    await settle();
+    await flushEventLoop();
     assert.equal(server.calls("process/terminate").length, 1);
     server.current.notify("process/exited", { processId: "p", seq: 2, exitCode: 130 });
     assert.equal((await process.wait()).exitReason, "timeout");
@@ -135,18 +135,18 @@ describe("RemoteBackend.start", () => {
     ] as const) {
       await client.start({ ...START, processId, timeoutMs: 1000 });
       server.current.notify(method, { processId, ...rest });
-      await settle();
+      await flushEventLoop();
     }
     await client.start({ ...START, processId: "c" });
     assert.equal(clock.keepAliveTimers, keepAliveTimers);
     await clock.advance(2000);
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(server.calls("process/signal"), []);
     await client.close();
     const extended = await connect({ "process/signal": () => ({}) });
     await extended.client.start({ ...START, timeoutMs: 1000 });
     await extended.clock.advance(2000);
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(extended.server.calls("process/terminate"), []);
     await extended.client.close();
   });
@@ -160,7 +160,7 @@ describe("a start whose result was lost", () => {
       "process/list": () => ({ processes: [] }),
     });
     const starting = rig.client.start(START);
-    await settle();
+    await flushEventLoop();
     Object.assign(rig.server.answers, { "process/start": reject("process p already exists"), ...answers });
     return { ...rig, starting };
   }
@@ -175,7 +175,7 @@ describe("a start whose result was lost", () => {
         "process/read": reject("unknown process id p"),
       });
       server.current.notify(method, params);
-      await settle();
+      await flushEventLoop();
       server.current.cut();
       assert.equal((await starting).processId, "p");
       assert.equal(server.calls("process/start").length, 2);
@@ -209,18 +209,18 @@ describe("a start whose result was lost", () => {
     });
     const failed = assert.rejects(starting, /process p to start .*the process may have started/);
     server.current.cut();
-    await settle();
+    await flushEventLoop();
     const reads = () => server.calls("process/read").length;
     assert.equal(reads(), 1);
     await clock.advance(19);
-    await settle();
+    await flushEventLoop();
     assert.equal(reads(), 1);
     await clock.advance(1);
-    await settle();
+    await flushEventLoop();
     assert.equal(reads(), 2);
     for (let count = 2; count <= 501; count++) {
       await clock.advance(20);
-      await settle();
+      await flushEventLoop();
     }
     await failed;
     assert.equal(reads(), 501);
@@ -241,7 +241,7 @@ describe("a start whose result was lost", () => {
       "process/start": () => NO_ANSWER,
     });
     const starting = client.start({ ...START, lifetime: "persistent" });
-    await settle();
+    await flushEventLoop();
     server.answers.initialize = () => ({ sessionId: "S", extensions: ["attach"], generation: "b" });
     server.answers["process/start"] = ({ processId }) => ({ processId });
     server.answers["process/read"] = () => PAGE;
@@ -266,6 +266,26 @@ describe("RemoteBackend", () => {
     await unknown.client.close();
   });
 
+  test("rejects invalid arguments without a request", async () => {
+    const { client, server } = await connect();
+    const { backend } = client;
+    const sent = server.received.length;
+    const calls: [(...args: never[]) => unknown, unknown[], RegExp][] = [
+      [backend.start, [{ ...START, argv: "cat" }], /start: invalid `argv`: got "cat"/],
+      [backend.attach, [5], /attach: invalid `processId`: got 5/],
+      [backend.attach, ["p", { wait: 5 }], /attach: unknown option `wait`/],
+      [backend.attachByHandle, [5], /attach: invalid `handle`: got 5/],
+      [backend.attachByHandle, ["h", { role: "owner" }], /attach: invalid `role`: got "owner"/],
+      [backend.list, [{ allSessions: 5 }], /list: invalid `allSessions`: got 5/],
+    ];
+    for (const [call, args, message] of calls)
+      await assert.rejects(async () => await Reflect.apply(call, backend, args), {
+        ...{ code: "EINVAL", message },
+      });
+    assert.equal(server.received.length, sent);
+    await client.close();
+  });
+
   test("returns the same object for a process that it knows, and attaches to others by reading", async () => {
     const { client, server } = await connect({
       "process/read": ({ afterSeq }) => ({
@@ -282,7 +302,7 @@ describe("RemoteBackend", () => {
     // A later missing event is read as well.
     server.answers["process/read"] = () => ({ ...PAGE, chunks: [output(2, 5)], nextSeq: 3 });
     server.current.notify("process/output", { ...output(3, 5), processId: "q" });
-    await settle();
+    await flushEventLoop();
     assert.equal(other.log.totalBytes, 15);
     await client.close();
   });
@@ -302,7 +322,7 @@ describe("RemoteBackend", () => {
     await client.start(START);
     await client.start({ ...START, processId: "q" });
     server.current.notify("process/exited", { processId: "p", seq: 1, exitCode: 0 });
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(
       (await client.list()).map(({ processId, running }) => [processId, running]),
       [
@@ -312,7 +332,7 @@ describe("RemoteBackend", () => {
     );
     server.current.notify("process/closed", { processId: "p", seq: 2 });
     server.current.notify("process/failed", { processId: "q", message: "lost" });
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(await client.list(), []);
     const signal = AbortSignal.abort(new Error("enough"));
     await assert.rejects(client.list({ signal }), /enough/);
@@ -331,17 +351,17 @@ describe("RemoteBackend", () => {
     const first = await client.start(START);
     server.current.notify("process/exited", { processId: "p", seq: 1, exitCode: 0 });
     server.current.notify("process/closed", { processId: "p", seq: 2 });
-    await settle();
+    await flushEventLoop();
     const second = await client.start(START);
     server.current.notify("process/output", output(1, 5));
-    await settle();
+    await flushEventLoop();
     assert.deepEqual([first.log.totalBytes, second.log.totalBytes], [0, 5]);
     // The final ack of the first process is not repeated, because it would acknowledge output of the second.
     server.answers["process/read"] = () => ({ ...PAGE, nextSeq: 2 });
     server.answers["process/list"] = () => ({ processes: [] });
     const before = server.notifications("process/ack").length;
     server.current.cut();
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(server.notifications("process/ack").slice(before), [{ processId: "p", seq: 1 }]);
     await client.close();
   });
@@ -352,7 +372,7 @@ describe("RemoteBackend", () => {
     server.current.notify("process/output", { ...output(1, 5), processId: "unknown" });
     server.current.notify("process/exited", { processId: "unknown", seq: 1, exitCode: 0 });
     server.current.notify("process/roleChanged", { processId: "p", role: "viewer", reason: "x" });
-    await settle();
+    await flushEventLoop();
     assert.equal(states.at(-1)?.type, "connected");
     assert.equal(process.log.nextSeq, 1);
     await client.close();

@@ -5,7 +5,7 @@ import type { StartParams } from "../../../src/exec/exec-process.ts";
 import { encodeBase64 } from "../../../src/protocol/base64.ts";
 import { ErrorCode, RequestError } from "../../../src/protocol/errors.ts";
 import { ExecServerError } from "../../../src/protocol/exec-server-error.ts";
-import { settle } from "../../support/system/settle.ts";
+import { flushEventLoop } from "../../support/system/flush-event-loop.ts";
 import { connectScripted, NO_ANSWER, ScriptedServer } from "../scripted-server.ts";
 
 const START: StartParams = { processId: "p", argv: ["cat"], cwd: "/", env: {}, tty: false, pipeStdin: true };
@@ -46,7 +46,7 @@ describe("RemoteProcess", () => {
     const { processId, argv, running, startedAtMs } = process.listing();
     assert.deepEqual([processId, argv, running, startedAtMs], ["p", ["cat"], true, clock.now()]);
     exit(1);
-    await settle();
+    await flushEventLoop();
     assert.equal(process.listing().running, false);
     await client.close();
   });
@@ -93,6 +93,31 @@ describe("RemoteProcess", () => {
     await client.close();
   });
 
+  test("rejects invalid arguments without a request", async () => {
+    const { client, server, process } = await startOne();
+    const sent = server.received.length;
+    const bad = { unknown: 1 };
+    const calls: [(...args: never[]) => unknown, unknown[], RegExp][] = [
+      [process.read, [bad], /read: unknown option `unknown`/],
+      [process.wait, [bad], /wait: unknown option `unknown`/],
+      [process.snapshot, [bad], /snapshot: unknown option `unknown`/],
+      [process.inputs, [bad], /inputs: unknown option `unknown`/],
+      [process.write, [5], /write: invalid `data`: got 5/],
+      [process.closeStdin, [bad], /closeStdin: unknown option `unknown`/],
+      [process.resize, [5], /resize: invalid `size`: got 5/],
+      [process.signal, [5], /signal: invalid `name`: got 5/],
+      [process.kill, [5], /kill: invalid `signal`: got 5/],
+      [process.terminate, [5], /terminate: invalid `mode`: got 5/],
+    ];
+    for (const [call, args, message] of calls)
+      await assert.rejects(async () => await Reflect.apply(call, process, args), {
+        ...{ code: "EINVAL", message },
+      });
+    assert.throws(() => Reflect.apply(process.events, process, [bad]), /events: unknown option `unknown`/);
+    assert.equal(server.received.length, sent);
+    await client.close();
+  });
+
   test("rejects a call with the reason of an abort, the method and the command", async () => {
     const { client, process } = await startOne({ "process/resize": reject("no terminal") });
     const signal = AbortSignal.abort(new Error("enough"));
@@ -124,7 +149,7 @@ describe("RemoteProcess", () => {
     });
     await process.detach();
     assert.equal(process.log.failure?.message, "detached from process p");
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(server.notifications("process/ack").at(-1), { processId: "p", seq: 5 });
     assert.deepEqual(server.calls("process/terminate"), []);
     await client.close();
@@ -143,13 +168,13 @@ describe("RemoteProcess", () => {
     const { client, server, process } = await startOne();
     const seen: unknown[] = [];
     server.current.notify("process/driverChanged", { processId: "p", handle: "h", driver: "attached" });
-    await settle();
+    await flushEventLoop();
     process.onDriverChanged = (driver) => seen.push(driver);
     process.onResized = (change) => seen.push(change);
     const change = { size: { rows: 2, cols: 3 }, afterSeq: 0, atMs: 4 };
     server.current.notify("process/driverChanged", { processId: "p", handle: "h", driver: "none" });
     server.current.notify("process/resized", { processId: "p", ...change });
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(seen, ["none", change]);
     assert.deepEqual(process.sizes.last, change.size);
     await client.close();
@@ -200,7 +225,7 @@ describe("RemoteProcess.read", () => {
   async function startEvicted(read: NonNullable<Answers>[string]) {
     const rig = await startOne({ "process/read": read }, {}, SMALL_LOG);
     for (let seq = 1; seq <= 3; seq++) rig.server.current.notify("process/output", output(seq, 10));
-    await settle();
+    await flushEventLoop();
     await rig.clock.advance(0);
     assert.equal(rig.process.log.read().gap?.toSeq, 2);
     return rig;
@@ -248,7 +273,7 @@ describe("RemoteProcess.read", () => {
     assert.equal((await process.read()).gap?.toSeq, 2);
     server.answers["process/read"] = () => NO_ANSWER;
     const reading = process.read();
-    await settle();
+    await flushEventLoop();
     await client.close();
     assert.equal((await reading).gap?.toSeq, 2);
     const calls = server.calls("process/read").length;
@@ -259,7 +284,7 @@ describe("RemoteProcess.read", () => {
   test("reads only the local log if nothing is evicted", async () => {
     const { client, server, process } = await startOne();
     server.current.notify("process/output", output(1, 5));
-    await settle();
+    await flushEventLoop();
     assert.equal((await process.read({ afterSeq: 0 })).chunks[0]?.chunk.length, 5);
     assert.deepEqual(server.calls("process/read"), []);
     await client.close();
@@ -274,10 +299,10 @@ describe("RemoteProcess.wait", () => {
     const waiting = process.wait({ until, afterSeq: 0, timeoutMs: 100 }).then((value) => {
       result = value;
     });
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(server.calls("process/wait"), [{ processId: "p", until, afterSeq: 0, timeoutMs: 100 }]);
     server.current.notify("process/output", output(1, 5));
-    await settle();
+    await flushEventLoop();
     assert.equal(result, null);
     server.current.notify("process/output", output(2, 5));
     await waiting;
@@ -289,11 +314,11 @@ describe("RemoteProcess.wait", () => {
     const aborted = await startOne({ "process/wait": () => ({ ...WAITED, seq: 9 }) });
     const controller = new AbortController();
     const waiting = aborted.process.wait({ signal: controller.signal });
-    await settle();
+    await flushEventLoop();
     controller.abort(new Error("enough"));
     await assert.rejects(waiting, /enough/);
     const failing = aborted.process.wait();
-    await settle();
+    await flushEventLoop();
     await aborted.client.close();
     assert.equal((await failing).seq, 9);
     const paused = await startOne({ "process/wait": () => ({ ...WAITED, seq: 9 }) });
@@ -301,7 +326,7 @@ describe("RemoteProcess.wait", () => {
     void events.next();
     await paused.clock.advance(0);
     for (let seq = 1; seq <= 4; seq++) paused.server.current.notify("process/output", output(seq, 500_000));
-    await settle();
+    await flushEventLoop();
     assert.equal((await paused.process.wait()).seq, 9);
     await events.return?.();
     await paused.client.close();
@@ -312,7 +337,7 @@ describe("RemoteProcess.wait", () => {
       "process/wait": () => ({ ...WAITED, seq: 1 }),
     });
     exit(1, { exitCode: 5 });
-    await settle();
+    await flushEventLoop();
     assert.equal((await process.wait()).exitCode, 5);
     assert.equal((await process.wait({ until: { type: "exit" } })).exitCode, 5);
     assert.deepEqual(server.calls("process/wait"), []);
@@ -325,7 +350,7 @@ describe("RemoteProcess.wait", () => {
     const { client, server, process, exit } = await startOne({ "process/wait": () => NO_ANSWER });
     const waiting = assert.rejects(process.wait({ until: { type: "bytes", count: 9 } }), /disconnected/);
     exit(1, { exitCode: 5 });
-    await settle();
+    await flushEventLoop();
     await client.close();
     await waiting;
     for (const until of [
@@ -344,13 +369,13 @@ describe("RemoteProcess.wait", () => {
     await assert.rejects(process.wait(), /unknown process id p/);
     exit(1, { exitCode: 5 });
     close(2);
-    await settle();
+    await flushEventLoop();
     assert.equal((await process.wait({ until: { type: "bytes", count: 9 } })).exitCode, 5);
     await client.close();
     const other = await startOne({ "process/wait": reject("too many waits") });
     other.exit(1);
     other.close(2);
-    await settle();
+    await flushEventLoop();
     await assert.rejects(other.process.wait({ until: { type: "bytes", count: 9 } }), /too many waits/);
     await other.client.close();
   });
@@ -359,9 +384,9 @@ describe("RemoteProcess.wait", () => {
     const { client, server, process } = await startOne({ "process/wait": () => NO_ANSWER });
     server.answers["process/read"] = () => ({ ...PAGE, nextSeq: 1 });
     const waiting = assert.rejects(process.wait(), /disconnected/);
-    await settle();
+    await flushEventLoop();
     server.current.cut();
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(server.calls("process/wait"), [{ processId: "p" }, { processId: "p" }]);
     await client.close();
     await waiting;
@@ -371,10 +396,10 @@ describe("RemoteProcess.wait", () => {
     const { client, server, clock, process } = await startOne({ "process/wait": () => NO_ANSWER });
     server.answers["process/read"] = () => ({ ...PAGE, nextSeq: 1 });
     const waiting = assert.rejects(process.wait({ timeoutMs: 50 }), /disconnected/);
-    await settle();
+    await flushEventLoop();
     await clock.advance(80);
     server.current.cut();
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(
       server.calls("process/wait").map(({ timeoutMs }) => timeoutMs),
       [50, 0],
@@ -393,10 +418,10 @@ describe("RemoteProcess.snapshot", () => {
   test("comes from the log of a plain server, and shows whether the process runs", async () => {
     const { client, server, process, exit } = await startOne(PLAIN);
     server.current.notify("process/output", output(1, 3));
-    await settle();
+    await flushEventLoop();
     assert.deepEqual([(await process.snapshot()).stdout.length, (await process.snapshot()).running], [3, true]);
     exit(2);
-    await settle();
+    await flushEventLoop();
     assert.equal((await process.snapshot()).running, false);
     assert.deepEqual(server.calls("process/snapshot"), []);
     await client.close();
@@ -405,7 +430,7 @@ describe("RemoteProcess.snapshot", () => {
   test("comes from the log of a failed process", async () => {
     const { client, server, process } = await startOne(PLAIN);
     server.current.notify("process/failed", { processId: "p", message: "lost" });
-    await settle();
+    await flushEventLoop();
     assert.equal((await process.snapshot()).running, false);
     await client.close();
   });
@@ -414,7 +439,7 @@ describe("RemoteProcess.snapshot", () => {
     const { client, server, process, exit } = await startOne({ "process/snapshot": reject("no memory") });
     await assert.rejects(process.snapshot(), /no memory/);
     exit(1);
-    await settle();
+    await flushEventLoop();
     await assert.rejects(process.snapshot(), /no memory/);
     server.answers["process/snapshot"] = reject("unknown process id p");
     await assert.rejects(process.snapshot(), /unknown process id p/);
@@ -426,7 +451,7 @@ describe("RemoteProcess.snapshot", () => {
   test("comes from the log of an exited process without a server, but rejects for a running one", async () => {
     const { client, process, exit } = await startOne();
     exit(1, { exitCode: 4 });
-    await settle();
+    await flushEventLoop();
     await client.close();
     assert.equal((await process.snapshot()).exitCode, 4);
     const running = await startOne();
@@ -486,7 +511,7 @@ describe("RemoteProcess.closeStdin", () => {
     for (let count = 0; count < 2; count++) {
       server.answers["process/closeStdin"] = () => NO_ANSWER;
       const closing = process.closeStdin();
-      await settle();
+      await flushEventLoop();
       server.answers["process/closeStdin"] = () => ({ status: "stdinClosed" });
       server.current.cut();
       statuses.push((await closing).status);
@@ -511,7 +536,7 @@ describe("RemoteProcess.closeStdin", () => {
     server.answers["process/closeStdin"] = () => NO_ANSWER;
     server.answers["process/read"] = () => ({ ...PAGE, nextSeq: 1 });
     const again = process.closeStdin();
-    await settle();
+    await flushEventLoop();
     server.answers["process/closeStdin"] = () => ({ status: "stdinClosed" });
     server.current.cut();
     // An earlier call closed stdin, so this one has not.
@@ -539,10 +564,10 @@ describe("RemoteProcess.terminate", () => {
       "process/terminate": terminated,
     });
     const terminating = process.terminate({ type: "graceful", timeoutMs: 500 });
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(server.calls("process/signal"), [{ processId: "p", signal: "interrupt" }]);
     await clock.advance(499);
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(server.calls("process/terminate"), []);
     await clock.advance(1);
     assert.deepEqual(await terminating, { running: true });
@@ -557,7 +582,7 @@ describe("RemoteProcess.terminate", () => {
       "process/terminate": terminated,
     });
     exit(1);
-    await settle();
+    await flushEventLoop();
     const result = await process.terminate({ type: "graceful", timeoutMs: 500 });
     assert.deepEqual(result, { running: false });
     await client.close();
@@ -568,7 +593,7 @@ describe("RemoteProcess.terminate", () => {
       const { client, process, exit } = await startOne({ ...PLAIN, "process/terminate": terminated });
       if (terminate === "before") await process.terminate();
       exit(1);
-      await settle();
+      await flushEventLoop();
       if (terminate === "after") await process.terminate();
       const { exitReason } = await process.wait();
       const { exitReason: noted } = process.follower;
@@ -586,7 +611,7 @@ describe("RemoteProcess.terminate", () => {
       ...answers,
     });
     const terminating = process.terminate();
-    await settle();
+    await flushEventLoop();
     server.answers["process/terminate"] = () => ({ running });
     server.current.cut();
     try {
@@ -627,9 +652,9 @@ describe("disposal of a RemoteProcess", () => {
     const disposing = process[Symbol.asyncDispose]().then(() => {
       isDisposed = true;
     });
-    await settle();
+    await flushEventLoop();
     await clock.advance(4999);
-    await settle();
+    await flushEventLoop();
     assert.equal(isDisposed, false);
     await clock.advance(1);
     await disposing;
@@ -642,7 +667,7 @@ describe("disposal of a RemoteProcess", () => {
     const { client, server, process, exit, close } = await startOne();
     exit(1);
     close(2);
-    await settle();
+    await flushEventLoop();
     await process[Symbol.asyncDispose]();
     assert.deepEqual(server.calls("process/terminate"), []);
     assert.deepEqual(server.calls("process/read"), []);
@@ -658,7 +683,7 @@ describe("disposal of a RemoteProcess", () => {
   test("succeeds if the process can no longer be tracked meanwhile", async () => {
     const { client, server, process } = await startOne({ "process/terminate": () => ({ running: true }) });
     const disposing = process[Symbol.asyncDispose]();
-    await settle();
+    await flushEventLoop();
     server.current.notify("process/failed", { processId: "p", message: "its reader broke" });
     await disposing;
     await client.close();
@@ -674,7 +699,7 @@ describe("disposal of a RemoteProcess", () => {
     const other = await client.start({ ...START, processId: "q" });
     server.answers["process/terminate"] = () => NO_ANSWER;
     const disposing = other[Symbol.asyncDispose]();
-    await settle();
+    await flushEventLoop();
     await client.close();
     await disposing;
   });

@@ -5,13 +5,10 @@ import type { StartParams } from "../../../src/exec/exec-process.ts";
 import { createLocalHost } from "../../../src/host/local-host.ts";
 import { encodeBase64 } from "../../../src/protocol/base64.ts";
 import { ExecServer } from "../../../src/server/exec-server.ts";
+import { runPromiseReactions } from "../../support/system/promise-reactions.ts";
 import { ScriptedServer } from "../scripted-server.ts";
 
 const START: StartParams = { processId: "p", argv: ["true"], cwd: "/", env: {}, tty: false };
-
-async function settle(): Promise<void> {
-  for (let turn = 0; turn < 500; turn++) await Promise.resolve();
-}
 
 describe("RemoteProcess", { timeout: 600_000 }, () => {
   test("reads output from the server that its own log has evicted", async () => {
@@ -65,7 +62,7 @@ describe("RemoteProcess", { timeout: 600_000 }, () => {
       });
     for (let seq = 1; seq <= 10; seq++) send(seq);
     await first;
-    await settle();
+    await runPromiseReactions();
     const readAhead = process.log.nextSeq - 1;
     assert.ok(readAhead < 10, `the client read ${readAhead} chunks ahead of the reader`);
     // The response follows the paused output, and the pending call must receive it.
@@ -119,7 +116,7 @@ describe("RemoteProcess", { timeout: 600_000 }, () => {
     };
     const client = await ExecServerClient.connect(server.open);
     const process = await client.start(START);
-    await settle();
+    await runPromiseReactions();
     assert.equal(process.log.totalBytes, 3);
     await client.close();
   });
@@ -129,7 +126,7 @@ describe("RemoteProcess", { timeout: 600_000 }, () => {
     const client = await ExecServerClient.connect(server.open);
     const process = await client.start({ ...START, pipeStdin: true });
     server.current.notify("process/exited", { processId: "p", seq: 1, exitCode: 0 });
-    await settle();
+    await runPromiseReactions();
     assert.deepEqual(await process.write(new Uint8Array(1)), { status: "stdinClosed" });
     assert.deepEqual(server.calls("process/write"), []);
     await client.close();

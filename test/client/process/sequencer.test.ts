@@ -5,6 +5,8 @@ import { type SequencedEvent, Sequencer } from "../../../src/client/process/sequ
 import type { ExecEvent, ExitStatus } from "../../../src/exec/exec-process.ts";
 import { EventLog } from "../../../src/exec/log/event-log.ts";
 import { ExecServerError } from "../../../src/protocol/exec-server-error.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
+import { runPromiseReactions } from "../../support/system/promise-reactions.ts";
 
 const EXIT: ExitStatus = { exitCode: 3, signal: null, reason: "exited", sandboxDenied: false };
 
@@ -121,6 +123,46 @@ describe("Sequencer", () => {
     );
   });
 
+  test("reads once and without a delay if no event is missing", async () => {
+    const server = new ServerSide();
+    server.output(1);
+    const log = new EventLog({ isReplica: true });
+    let reads = 0;
+    const source = {
+      read: async (params: { afterSeq: number; maxBytes?: number }) => {
+        reads++;
+        return server.log.read(params);
+      },
+      exitStatus: async () => EXIT,
+      onAppended: () => undefined,
+    };
+    const clock = new ManualClock();
+    const sequencer = new Sequencer(log, source, clock);
+    for (const event of server.notified) sequencer.onEvent(event);
+    let isDone = false;
+    void sequencer.catchUp().then(() => (isDone = true));
+    await runPromiseReactions();
+    assert.deepEqual([isDone, reads, clock.pendingTimers], [true, 1, 0]);
+  });
+
+  test("finds the exit among evicted output before a gap of the server", async () => {
+    const server = new EventLog({ isReplica: true, limits: { retainedBytes: 6 } });
+    server.append("stdout", new Uint8Array(2));
+    server.exited(EXIT);
+    server.append("stdout", new Uint8Array(2));
+    server.append("stdout", new Uint8Array(4));
+    server.addGap(6, 9);
+    server.append("stdout", new Uint8Array(2));
+    server.closed();
+    const log = new EventLog({ isReplica: true });
+    const source = { read: async (params: object) => server.read(params), exitStatus: async () => EXIT };
+    await new Sequencer(log, { ...source, onAppended: () => undefined }).catchUp();
+    assert.deepEqual(
+      (await all(log)).map((event) => (event.type === "gap" ? `gap ${event.fromSeq}-${event.toSeq}` : event.type)),
+      ["gap 1-2", "exited", "output", "gap 5-6", "output", "closed"],
+    );
+  });
+
   test("records evicted output as a gap, and the exit after it in order", async () => {
     const server = new ServerSide({ retainedBytes: 10 });
     for (let count = 0; count < 5; count++) server.output(10);
@@ -219,6 +261,50 @@ describe("Sequencer", () => {
     });
     await sequencer.catchUp();
     assert.deepEqual([reads, log.nextSeq, sequencer.isBehind], [1, 1, false]);
+  });
+
+  test("reads with backoff from a server that does not return a notified event", async () => {
+    const clock = new ManualClock();
+    const log = new EventLog({ isReplica: true });
+    let reads = 0;
+    const page = { chunks: [], nextSeq: 1, exited: false, exitCode: null, closed: false, failure: null };
+    const source = {
+      read: async () => {
+        assert.ok(++reads < 100, "reads without a pause");
+        return { ...page, sandboxDenied: false };
+      },
+      exitStatus: async () => EXIT,
+      onAppended: () => undefined,
+    };
+    const sequencer = new Sequencer(log, source, clock);
+    const output = { type: "output", stream: "stdout", chunk: new Uint8Array(1) } as const;
+    sequencer.onEvent({ ...output, seq: 2 });
+    const filling = sequencer.fill();
+    await runPromiseReactions();
+    assert.equal(reads, 1);
+    await clock.advance(60_000);
+    assert.ok(reads > 2 && reads < 30, `${reads} reads in a minute`);
+    sequencer.onEvent({ ...output, seq: 1 });
+    await clock.advance(60_000);
+    await filling;
+    assert.deepEqual([log.nextSeq, clock.pendingTimers], [3, 0]);
+  });
+
+  test("does not read a gap again that a faulty server reports without progress", async () => {
+    const log = new EventLog({ isReplica: true });
+    let reads = 0;
+    const chunk = { seq: 5, stream: "stdout" as const, chunk: new Uint8Array(1) };
+    const rest = { nextSeq: 6, exited: true, exitCode: 0, closed: false, failure: null, sandboxDenied: false };
+    const sequencer = new Sequencer(log, {
+      read: async () => {
+        assert.ok(++reads < 100, "reads without an end");
+        return { ...rest, chunks: [chunk], gap: { fromSeq: 1, toSeq: 4, bytes: null } };
+      },
+      exitStatus: async () => EXIT,
+      onAppended: () => undefined,
+    });
+    await sequencer.catchUp();
+    assert.equal(log.nextSeq, 6);
   });
 
   test("reports each appended chunk", () => {

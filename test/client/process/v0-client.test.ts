@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type ExecServerEvent, V0Client } from "../../../src/client/process/v0-client.ts";
 import { encodeBase64 } from "../../../src/protocol/base64.ts";
-import { settle } from "../../support/system/settle.ts";
+import { flushEventLoop } from "../../support/system/flush-event-loop.ts";
 import { connectScripted, NO_ANSWER, ScriptedServer } from "../scripted-server.ts";
 
 const MIB = 1024 * 1024;
@@ -12,7 +12,13 @@ const EXEC = { argv: ["true"], cwd: "/", env: {}, tty: false };
 
 /** A client that makes no calls. */
 function receiveOnly(): V0Client {
-  return new V0Client(() => assert.fail("no call expected"));
+  const fail = () => assert.fail("no call expected");
+  return new V0Client({
+    run: fail,
+    get current() {
+      return fail();
+    },
+  });
 }
 
 function output(client: V0Client, stamp: number): void {
@@ -71,7 +77,7 @@ describe("V0Client", () => {
     const client = receiveOnly();
     const [early, returned] = [client.receiver(), client.receiver()];
     await returned.return?.();
-    client.onFailed();
+    client.onEnded();
     assert.equal((await early.next()).done, true);
     assert.equal((await client.receiver().next()).done, true);
   });
@@ -112,7 +118,7 @@ describe("V0Client", () => {
     const { client, server } = await connectScripted({}, new ScriptedServer({ "command/exec": () => NO_ANSWER }));
     const events = client.eventReceiver();
     const starts = [client.exec(EXEC), client.exec(EXEC)];
-    await settle();
+    await flushEventLoop();
     for (const message of server.received)
       if (message.type === "request" && message.method === "command/exec") ids.push(message.id);
     const [first = "", second = ""] = ids;
@@ -123,13 +129,13 @@ describe("V0Client", () => {
     await Promise.all(starts);
     // No start is pending, so an exit now says nothing about a later process.
     server.current.notify("command/exec/exited", { sessionId: "later", exitCode: 9 });
-    await settle();
+    await flushEventLoop();
     for (const sessionId of ["later", "unknown"]) {
       server.answers["command/exec"] = () => ({ sessionId });
       await client.exec(EXEC);
     }
     server.current.cut();
-    await settle();
+    await flushEventLoop();
     await client.close();
     const exits: unknown[] = [];
     for await (const event of events) if (event.type === "exited") exits.push([event.sessionId, event.exitCode]);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { WriteWindow } from "../../../src/client/process/write-window.ts";
 import { MAX_WRITE_IDS } from "../../../src/exec/backend/input-limits.ts";
-import { settle } from "../../support/system/settle.ts";
+import { flushEventLoop } from "../../support/system/flush-event-loop.ts";
 
 const MIB = 1024 * 1024;
 
@@ -43,7 +43,7 @@ describe("WriteWindow", () => {
     const third = writes.run(1);
     writes.resolve(0);
     assert.equal(await first, "result 0");
-    await settle();
+    await flushEventLoop();
     writes.resolve(1);
     assert.equal(await second, "result 1");
     const failure = assert.rejects(third, /error 2/);
@@ -59,7 +59,7 @@ describe("WriteWindow", () => {
     void writes.run(1);
     assert.deepEqual(writes.started, [0, 1, 2]);
     writes.resolve(1);
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(writes.started, [0, 1, 2, 3]);
   });
 
@@ -69,7 +69,7 @@ describe("WriteWindow", () => {
     void writes.run(5 * MIB);
     assert.deepEqual(writes.started, [0]);
     writes.resolve(0);
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(writes.started, [0, 1]);
   });
 
@@ -79,10 +79,10 @@ describe("WriteWindow", () => {
     for (let count = 0; count < most + 2; count++) void writes.run(0);
     assert.equal(writes.started.length, most);
     writes.resolve(0);
-    await settle();
+    await flushEventLoop();
     assert.equal(writes.started.length, most + 1);
     writes.resolve(1);
-    await settle();
+    await flushEventLoop();
     assert.equal(writes.started.length, most + 2);
   });
 
@@ -93,7 +93,7 @@ describe("WriteWindow", () => {
     void writes.run(1);
     assert.deepEqual(writes.started, [0]);
     writes.resolve(0);
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(writes.started, [0, 1, 2]);
   });
 
@@ -103,7 +103,7 @@ describe("WriteWindow", () => {
     void writes.run(4 * MIB);
     writes.reject(0);
     await failed;
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(writes.started, [0, 1]);
   });
 });

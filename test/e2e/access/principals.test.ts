@@ -4,11 +4,12 @@ import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { createHmac } from "node:crypto";
 import { once } from "node:events";
-import { chmodSync, writeFileSync } from "node:fs";
+import { chmodSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { after, describe, test } from "node:test";
+import { writeSecret } from "../../support/auth/secret-file.ts";
 import { sh, type WireClient } from "../../support/servers/raw-connection.ts";
 import { PROCWIRE, ServeChild, scratchDirectory, serve } from "../../support/servers/serve.ts";
 import { until } from "../../support/system/until.ts";
@@ -20,9 +21,7 @@ const SECRET = "0123456789abcdef0123456789abcdef";
 const OPERATOR_TOKEN = "operator-operator-operator-operator";
 
 function file(name: string, content: string): string {
-  const path = join(scratch.path, name);
-  writeFileSync(path, content, { mode: 0o600 });
-  return path;
+  return writeSecret(scratch.path, name, content);
 }
 
 function bearer(claims: object): { authorization: string } {
@@ -106,7 +105,7 @@ describe("a listing", () => {
     await owner.start("esc\u001b[2J\u009b2J", sh("read x"), { pipeStdin: true });
     const [one] = await listed(owner);
     const shown = await output([PROCWIRE, "ps", "--connect", server.url]);
-    assert.match(shown, /^HANDLE +ID +PID +STATE +LIFETIME +AGE +OUTPUT +COMMAND\n/);
+    assert.match(shown, /^HANDLE +NAME +STATE +AGE +OWNER +PID +LIFETIME +OUTPUT +ID +LABELS +COMMAND\n/);
     assert.ok(one && shown.includes(`\n${one.handle} `), shown);
     assert.ok(!shown.includes(owner.sessionId.slice(0, 8)), shown);
     assert.doesNotMatch(shown.replaceAll("\n", ""), /[\x00-\x1f\x7f-\x9f]/);
@@ -236,19 +235,19 @@ test("the operator's token sees all sessions; other principals do not see each o
     ],
   );
   const seen = await listed(user);
-  assert.deepEqual([idsOf(seen), seen[0]?.principal], [["theirs"], undefined]);
+  assert.deepEqual([idsOf(seen), seen[0]?.principal], [["theirs"], "token"]);
 });
 
 test("the server rejects an operator token without authentication, and an operator token below 32 bytes", async () => {
   const alone = new ServeChild(["--listen", "ws://127.0.0.1:0", "--operator-token-file", file("op", OPERATOR_TOKEN)]);
-  assert.equal((await alone.exited).code, 1);
-  assert.match(alone.stderr, /`--operator-token-file` requires `--ws-auth`/);
+  assert.equal((await alone.exited).code, 2);
+  assert.match(alone.stderr, /--operator-token-file \S+: requires `--ws-auth`/);
   const short = new ServeChild([
     ...["--listen", "ws://127.0.0.1:0", "--ws-auth", "capability-token"],
     ...["--ws-token-file", file("token", "s".repeat(32)), "--operator-token-file", file("short", "hunter2")],
   ]);
-  assert.equal((await short.exited).code, 1);
-  assert.match(short.stderr, /operator token .* must be at least 32 bytes/);
+  assert.equal((await short.exited).code, 2);
+  assert.match(short.stderr, /--operator-token-file \S+: the token has 7 bytes; expected at least 32/);
 });
 
 /** Only root can start a client as another user. */
@@ -269,7 +268,7 @@ test("on a unix socket the peer's uid is the principal, and the --operator-uid i
   await root.start("root's", sh("read x"), { pipeStdin: true });
   assert.deepEqual(await listAs(65534, path), []);
   assert.deepEqual(await listAs(65533, path), ["root's uid:0"]);
-  assert.deepEqual(await listAs(0, path), ["root's undefined"]);
+  assert.deepEqual(await listAs(0, path), ["root's uid:0"]);
 });
 
 test("without the addon all clients of a unix socket are one principal, and --operator-uid is rejected", async () => {

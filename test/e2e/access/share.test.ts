@@ -75,9 +75,56 @@ describe("a share link", { timeout: 600_000 }, () => {
     assert.match(await refused(driver, "process/start", startParams("x", ["id"])), /share link/);
     assert.match(await refused(driver, "forward/listen", { listenId: "l", port: 0 }), /share link/);
     const written = `${readFileSync(audit, "utf8")}${server.stderr}${server.stdout}`;
-    assert.match(written, /"event":"share"/);
+    assert.match(written, /"event":"process\/share","outcome":"allowed"/);
     assert.match(written, /"principal":"share:2"/);
+    assert.match(
+      written,
+      /"principal":"share:1",[^\n]*"event":"fs\/readFile","outcome":"refused",[^\n]*"reason":[^\n]*share link/,
+    );
     assert.ok(![token, driving].some((secret) => written.includes(secret)));
+  });
+
+  test("is listed and revoked by its principal, which closes the connections that use it", async () => {
+    using scratch = scratchDirectory();
+    const audit = join(scratch.path, "audit.jsonl");
+    await using server = await serve("--audit", audit);
+    await using set = await setup(server);
+    const [handle, other] = [await set.start("one"), await set.start("two")];
+    const [viewing, driving] = [await set.share(handle, "viewer"), await set.share(handle, "driver")];
+    await using guest = await set.connectAsGuest(driving);
+    await guest.call("process/attach", { handle, role: "driver" });
+    const list = async (of = handle) =>
+      (await set.owner.call("process/listShares", { handle: of })).shares as Record<string, unknown>[];
+    const shares = await list();
+    assert.deepEqual(
+      shares.map(({ shareId, role, principal, connections }) => ({ shareId, role, principal, connections })),
+      [
+        { shareId: "share:1", role: "viewer", principal: "local", connections: 0 },
+        { shareId: "share:2", role: "driver", principal: "local", connections: 1 },
+      ],
+    );
+    assert.ok(!JSON.stringify(shares).includes(viewing) && !JSON.stringify(shares).includes(driving));
+    assert.deepEqual(await list(other), []);
+    for (const [method, params] of [
+      ["process/listShares", { handle }],
+      ["process/revokeShare", { handle, shareId: "share:1" }],
+    ] as const)
+      assert.match((await guest.refused(method, params)).message, /uses a share link/);
+    const revoke = async (of: string, shareId: string) =>
+      (await set.owner.call("process/revokeShare", { handle: of, shareId })).revoked;
+    assert.equal(await revoke(other, "share:2"), false);
+    assert.equal(await revoke(handle, "share:2"), true);
+    await guest.ended();
+    await assert.rejects(set.connectAsGuest(driving));
+    assert.equal(await revoke(handle, "share:2"), false);
+    assert.deepEqual(
+      (await list()).map(({ shareId }) => shareId),
+      ["share:1"],
+    );
+    assert.match(
+      readFileSync(audit, "utf8"),
+      /"event":"process\/revokeShare","outcome":"allowed","handle":"[a-z2-7]+","shareId":"share:2"/,
+    );
   });
 
   test("expires after its time, also for connected guests, and when its process ends", async () => {
@@ -120,6 +167,12 @@ describe("a share link", { timeout: 600_000 }, () => {
     const process = await client.attach(handle);
     assert.equal(process.role, "viewer");
     await assert.rejects(client.attach(handle, { role: "driver" }), /grants the role viewer/);
+    const share = (...args: string[]) => runCli(["share", "--connect", server.url, ...args, handle], { cwd: "/" });
+    assert.match((await share("--list")).stdout, /^share:1\tviewer\t4m\d+s\t1 guests\tlocal\n$/);
+    assert.equal((await share("--revoke", "share:1")).code, 0);
+    assert.equal((await share("--list")).stdout, "");
+    const again = await share("--revoke", "share:1");
+    assert.deepEqual([again.code, /unknown link share:1 of process/.test(again.stderr)], [1, true]);
     const bad = await runCli(["share", "--connect", server.url, "--expires", "soon", handle], { cwd: "/" });
     assert.deepEqual([bad.code, /soon/.test(bad.stderr)], [2, true]);
   });

@@ -97,10 +97,13 @@ describe("a server behind TLS", OPTIONS, () => {
       assert.notEqual(code, 0);
       return stderr;
     };
-    assert.match(await refusal("--tls-cert", one.cert, "--tls-key", two.key), /cannot use --tls-cert .*mismatch/);
+    assert.match(
+      await refusal("--tls-cert", one.cert, "--tls-key", two.key),
+      /--tls-cert \S+ with --tls-key \S+: .*mismatch/,
+    );
     assert.match(await refusal("--tls-cert", one.cert), /--tls-cert and --tls-key require each other/);
-    assert.match(await refusal("--tls-cert", one.cert, "--tls-key", "/none"), /cannot read --tls-key \/none: ENOENT/);
-    assert.match(await refusal("--tls-cert", one.key, "--tls-key", one.key), /cannot use --tls-cert/);
+    assert.match(await refusal("--tls-cert", one.cert, "--tls-key", "/none"), /--tls-key \/none: ENOENT/);
+    assert.match(await refusal("--tls-cert", one.key, "--tls-key", one.key), /--tls-cert \S+ with --tls-key/);
     const unix = await runCli(
       ["serve", "--listen", `unix://${scratch.path}/s`, "--tls-cert", one.cert, "--tls-key", one.key],
       { cwd: scratch.path },

@@ -2,10 +2,10 @@
 
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
-import { writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
+import { writeSecret } from "../../support/auth/secret-file.ts";
 import { startCli } from "../../support/servers/run-cli.ts";
 import { ServeChild, scratchDirectory, serve } from "../../support/servers/serve.ts";
 import { until } from "../../support/system/until.ts";
@@ -14,9 +14,7 @@ const scratch = scratchDirectory();
 after(() => scratch[Symbol.dispose]());
 
 function file(name: string, content: string | Buffer): string {
-  const path = join(scratch.path, name);
-  writeFileSync(path, content, { mode: 0o600 });
-  return path;
+  return writeSecret(scratch.path, name, content);
 }
 
 const UPGRADE =

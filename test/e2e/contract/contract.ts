@@ -585,7 +585,7 @@ export function contract(transport: TransportUnderTest): void {
         await client.outputContains("p", "ready");
         const mode = { type: "graceful", timeoutMs: 3_600_000 };
         const graceful = client.request("process/terminate", { processId: "p", mode });
-        await client.settled();
+        await client.roundTrip();
         await client.call("process/terminate", { processId: "p", mode: { type: "force" } });
         assert.equal((await client.finished("p")).exited.signal, "SIGKILL");
         assert.deepEqual((await graceful).result, { running: true });
@@ -711,7 +711,7 @@ export function contract(transport: TransportUnderTest): void {
         );
         await new Promise((resolve) => probe.close(resolve));
         const waiting = client.call("process/wait", { processId: "p", until: { type: "port", port } });
-        await client.settled();
+        await client.roundTrip();
         const server = createServer();
         await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
         assert.equal((await waiting).reason, "listening");

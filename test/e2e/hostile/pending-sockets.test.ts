@@ -106,7 +106,7 @@ describe("a server without a descriptor left", () => {
       return readdirSync(`/proc/${server.serverPid()}/fd`).length >= 63;
     });
     const waiting = fetch(`${server.url.replace(/^ws/, "http")}/readyz`);
-    for (let at = 0; at < 20; at++) await client.settled();
+    for (let at = 0; at < 20; at++) await client.roundTrip();
     for (let at = 0; at < started; at++) await client.call("process/terminate", { processId: `p${at}` });
     assert.equal((await waiting).status, 200);
     assert.equal(crowd.received, "");

@@ -2,8 +2,10 @@ import assert from "node:assert/strict";
 import { createHash, randomBytes } from "node:crypto";
 import { after, before, describe, test } from "node:test";
 import { sh, startParams, type WireClient } from "../../support/servers/raw-connection.ts";
+import { startCli } from "../../support/servers/run-cli.ts";
 import { type ServeChild, serve } from "../../support/servers/serve.ts";
 import { repetitions } from "../../support/system/repetitions.ts";
+import { until } from "../../support/system/until.ts";
 
 /** The addon handles input without JavaScript where possible (direct input). No client may see a difference. */
 
@@ -27,6 +29,28 @@ const write = (client: WireClient, processId: string, at: number, bytes: Buffer)
   });
 
 describe("direct input", () => {
+  test("carries the piped stdin of `procwire run`", async () => {
+    const args = ["run", "--name", "piped", "--connect", server.url, "--", "sh", "-c", "cat >/dev/null; exec sleep 60"];
+    const run = startCli(args, { cwd: ".", stdin: "x".repeat(1_000_000) });
+    await using client = await server.connect();
+    await client.handshake({ extensions: ["attach"] });
+    type Listed = { processes: { handle: string; name?: string; argv: string[] }[] };
+    const find = async () =>
+      ((await client.call("process/list", { allSessions: true })) as Listed).processes.find(
+        ({ name }) => name === "piped",
+      );
+    await until("all input is read", async () => {
+      const tree = await client.call("process/tree", { handle: (await find())?.handle ?? "" }).catch(() => null);
+      return JSON.stringify(tree).includes('"sleep","60"');
+    });
+    const handle = (await find())?.handle ?? "";
+    await client.call("process/attach", { handle, role: "viewer", processId: "seen" });
+    // Ordered input would be in the input history.
+    assert.deepEqual(await client.call("process/inputs", { processId: "seen" }), { inputs: [], omitted: 0 });
+    run.child.kill("SIGTERM");
+    await run.ended;
+  });
+
   test("keeps its order with start and closeStdin that are sent without waiting, 100 times", async () => {
     await using client = await server.connect();
     await client.handshake();

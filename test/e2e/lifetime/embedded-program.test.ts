@@ -75,7 +75,7 @@ describe("a program that closes the server it has embedded", { timeout: 600_000 
       await run(client.backend, ["echo", "hello"]);
       const env = { PATH: "/usr/bin:/bin" };
       await client.start({ processId: "shell", argv: ["sh"], cwd: "/", env, tty: true });
-      await client.start({ processId: "sleep", argv: ["sleep", "100"], cwd: "/", env });
+      await client.start({ processId: "sleep", argv: ["sleep", "100"], cwd: "/", env, tty: false });
       const listening = await listen(server, { type: "websocket", host: "127.0.0.1", port: 0 });
       const remote = await ExecServerClient.connectWebSocket({ url: listening.url });
       await run(remote.backend, ["true"]);
@@ -106,7 +106,7 @@ describe("a program that closes the server it has embedded", { timeout: 600_000 
         const caller = await openCaller();
         const client = await ExecServerClient.connectInProcess(server);
         const env = { PATH: "/usr/bin:/bin" };
-        await client.start({ processId: "sandboxed", argv: ["sleep", "100"], cwd: "/", env, sandbox });
+        await client.start({ processId: "sandboxed", argv: ["sleep", "100"], cwd: "/", env, tty: false, sandbox });
         readSandboxed(caller).catch(() => undefined);
         await new Promise((resolve) => setTimeout(resolve, ${(count % 5) * 20}));
       `);

@@ -3,9 +3,9 @@ import { readdirSync } from "node:fs";
 import { describe, test } from "node:test";
 import { rawTcp, sh, startParams } from "../../support/servers/raw-connection.ts";
 import { childrenOf, residentBytes, serve } from "../../support/servers/serve.ts";
+import { openDescriptors } from "../../support/system/process-stats.ts";
 import { until } from "../../support/system/until.ts";
 
-const openFiles = (pid: number) => readdirSync(`/proc/${pid}/fd`).length;
 const threads = (pid: number) => readdirSync(`/proc/${pid}/task`).length;
 const MIB = 1024 * 1024;
 
@@ -32,9 +32,9 @@ describe("a server that runs for long", () => {
       }
     };
     await round(20);
-    const before = { files: openFiles(pid), threads: threads(pid), memory: residentBytes(pid) };
+    const before = { files: openDescriptors(pid).length, threads: threads(pid), memory: residentBytes(pid) };
     await round(120);
-    await until("every descriptor is back", () => openFiles(pid) <= before.files);
+    await until("every descriptor is back", () => openDescriptors(pid).length <= before.files);
     assert.ok(threads(pid) <= before.threads);
     const grown = residentBytes(pid) - before.memory;
     assert.ok(grown < 40 * MIB, `it grew by ${Math.round(grown / MIB)} MiB`);

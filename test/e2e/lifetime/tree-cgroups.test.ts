@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { existsSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { sh, type WireClient } from "../../support/servers/raw-connection.ts";
-import { isAlive, type ServeChild, serve } from "../../support/servers/serve.ts";
+import { isAlive, PROCWIRE, ServeChild, serve } from "../../support/servers/serve.ts";
 import { NO_SUPERVISOR, SupervisedServer } from "../../support/servers/supervised-server.ts";
 import { forbidGroupsBelow, groupOf, groupsIn, NO_SERVER_CGROUP } from "../../support/system/server-cgroup.ts";
 import { until } from "../../support/system/until.ts";
@@ -59,6 +59,33 @@ describe("a cgroup for each process", { skip: NO_SERVER_CGROUP }, () => {
     await until("empty cgroups in advance", () => unused().length >= 32);
     return { server, client, place, paths, unused };
   }
+
+  test("leaves no signal ignored or blocked in its process, also if the server ignores signals", async () => {
+    const ignoring = `trap '' HUP USR1; exec "$0" serve "$@"`;
+    const server = new ServeChild(["--listen", "ws://127.0.0.1:0"], { command: ["/bin/sh", "-c", ignoring, PROCWIRE] });
+    await using _ = await server.listening();
+    const client = await connected(server);
+    await runTrue(client, "first");
+    await client.start("p", ["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"]);
+    const { output } = await client.finished("p");
+    assert.match(output, /^SigBlk:\s+0+\nSigIgn:\s+0+\n$/);
+    await client.close();
+  });
+
+  test("stays in use although another program replaces it between two processes", async () => {
+    const { server, client, unused } = await withGroups();
+    await using _ = server;
+    for (const path of unused()) {
+      rmdirSync(path);
+      mkdirSync(path);
+    }
+    for (let at = 0; at < 3; at++) await runTrue(client, `p${at}`);
+    await client.start("p", SLEEP);
+    assert.ok(unused().length > 0);
+    assert.match(groupOf(await pidOf(client, "p")), /\/tree-[\d-]+$/);
+    assert.deepEqual(warnings(server), []);
+    await client.close();
+  });
 
   test("is separate, below the server cgroup, and replaced by the server after its process ends", async () => {
     const { server, client, place, paths } = await withGroups();

@@ -6,13 +6,14 @@ import { NO_SUPERVISOR } from "../../support/servers/supervised-server.ts";
 const OPTIONS = { timeout: 600_000, skip: NO_SUPERVISOR };
 
 test(
-  "kills and handoffs at random moments lose no process, line, write or handle without a report",
+  "kills, handoffs and upgrades at random moments lose no process, line, write or handle without a report",
   OPTIONS,
   async (t) => {
     const { unservedMs, gapsReported, writes, lines, ...losses } = await stress({
       processes: 26,
-      kills: 3,
-      handoffs: 3,
+      kills: 2,
+      handoffs: 2,
+      upgrades: 2,
       clients: 3,
     });
     t.diagnostic(JSON.stringify({ unservedMs: unservedMs.map(Math.round), gapsReported, writes, lines }));

@@ -2,47 +2,29 @@
  * A supervisor and a server of different versions report and end each process whose state they cannot read.
  */
 import assert from "node:assert/strict";
-import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { waitFor } from "../../../src/exec/wait/wait-for-output.ts";
 import { nativeFileCandidates } from "../../../src/native/native-files.ts";
 import { childrenOf, isAlive, PROCWIRE, ServeChild, scratchDirectory } from "../../support/servers/serve.ts";
-import { NO_SUPERVISOR, persistentParams, SupervisedServer } from "../../support/servers/supervised-server.ts";
-import { skipUnless } from "../../support/system/skip-unless.ts";
+import {
+  buildAlteredSupervisor,
+  compile,
+  NO_COMPILER,
+  NO_SUPERVISOR,
+  persistentParams,
+  SupervisedServer,
+} from "../../support/servers/supervised-server.ts";
 import { until } from "../../support/system/until.ts";
 
-const CC = process.env.CC ?? "cc";
 const root = join(import.meta.dirname, "..", "..", "..");
-const OPTIONS = {
-  timeout: 600_000,
-  skip: NO_SUPERVISOR || skipUnless(spawnSync(CC, ["--version"]).status === 0, "there is no C compiler"),
-};
-
-function compile(output: string, cwd: string, ...args: string[]): string {
-  execFileSync(CC, ["-I.", ...args, "-o", output], { cwd, stdio: "pipe" });
-  return output;
-}
+const OPTIONS = { timeout: 600_000, skip: NO_SUPERVISOR || NO_COMPILER };
 
 function otherServer(directory: string): string {
   const source = join(root, "test", "fixtures", "native", "other-server.c");
   return compile(join(directory, "other-server"), join(root, "native"), source);
-}
-
-/** Builds the supervisor with one line of a header changed. */
-function buildAlteredSupervisor(directory: string, header: string, line: string, changed: string): string {
-  const copy = join(directory, "native");
-  cpSync(join(root, "native"), copy, { recursive: true, filter: (path) => !path.endsWith("/build") });
-  const path = join(copy, "programs", header);
-  const text = readFileSync(path, "utf8");
-  assert.ok(text.includes(`\n${line}\n`));
-  writeFileSync(path, text.replace(line, changed));
-  // The compiler flags match native/recipe.mjs.
-  const recipe = readFileSync(join(copy, "recipe.mjs"), "utf8");
-  const sources = /supervisor: \[([^\]]*)\]/.exec(recipe)?.[1]?.match(/programs\/[\w-]+\.c/g) ?? [];
-  return compile(join(directory, "supervisor"), copy, ...sources);
 }
 
 function isGone(group: number): boolean {
@@ -62,7 +44,7 @@ class OtherServer implements AsyncDisposable {
 
   constructor(program: string, mode: string) {
     const [supervisor = ""] = nativeFileCandidates("supervisor");
-    this.#child = spawn(supervisor, ["--max-crashes", "10", program, mode], {
+    this.#child = spawn(supervisor, ["--max-backoff-ms", "0", program, mode], {
       stdio: ["ignore", "pipe", "pipe"],
     });
     this.#ended = once(this.#child, "close");

@@ -3,6 +3,7 @@ import { execFile } from "node:child_process";
 import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
+import type { ExecServerClient } from "../../../src/client/exec-server-client.ts";
 import type { ExecProcess } from "../../../src/exec/exec-process.ts";
 import { waitFor } from "../../../src/exec/wait/wait-for-output.ts";
 import { childrenOf, isAlive, PROCWIRE, ServeChild, scratchDirectory, serve } from "../../support/servers/serve.ts";
@@ -21,6 +22,21 @@ function run(program: string, args: string[]): Promise<{ stdout: string; stderr:
       resolve({ stdout, stderr, code: error ? Number(error.code ?? -1) : 0 }),
     ),
   );
+}
+
+const NAMED = { name: "api", labels: { team: "x" } };
+
+/** Checks that the current server lists a process with its name, and rejects the name for another process. */
+async function assertNamed(client: ExecServerClient): Promise<void> {
+  const listed = (await client.list({ allSessions: true })).filter(({ running }) => running);
+  assert.deepEqual(
+    listed.map(({ name, labels }) => ({ name, labels })),
+    [NAMED],
+  );
+  await assert.rejects(client.start(persistentParams("second", "true", NAMED)), {
+    message: `name \`api\` is in use by process ${listed[0]?.handle}; end that process, or choose another name`,
+    reason: "nameInUse",
+  });
 }
 
 interface ReceivedEvents {
@@ -51,12 +67,12 @@ async function collect(process: ExecProcess): Promise<ReceivedEvents> {
 
 describe("a server that is killed below its supervisor", TIMEOUT, () => {
   for (const kind of ["tcp", "unix"] as const) {
-    test(`loses no persistent process, byte or handle (${kind})`, async () => {
+    test(`loses no persistent process, byte, handle or name (${kind})`, async () => {
       using directory = scratchDirectory();
       const address = kind === "tcp" ? "ws://127.0.0.1:0" : `unix://${join(directory.path, "socket")}`;
       await using server = await SupervisedServer.start("--listen", address);
       await using client = await server.connect();
-      const process = await client.start(persistentParams("p", ECHO));
+      const process = await client.start(persistentParams("p", ECHO, NAMED));
       const end = received(process);
       for (const word of ["one", "two", "three"]) {
         await process.write(text(`${word}\n`));
@@ -64,6 +80,7 @@ describe("a server that is killed below its supervisor", TIMEOUT, () => {
         await server.killServer([process.pid]);
       }
       assert.equal((await client.list())[0]?.lifetime, "persistent");
+      await assertNamed(client);
       await process.closeStdin();
       assert.deepEqual(await end, { output: "got one\ngot two\ngot three\nover\n", gaps: 0, exitCode: 7 });
     });
@@ -236,8 +253,31 @@ describe("a server that is killed below its supervisor", TIMEOUT, () => {
     }
   });
 
-  test("is not restarted after five crashes within a minute: the supervisor reports that and ends everything", async () => {
+  test("is restarted after every crash, with growing delays, and loses no persistent process", async () => {
     await using server = await SupervisedServer.asShipped();
+    await using client = await server.connect();
+    const persistent = await client.start(persistentParams("p", ECHO));
+    const end = received(persistent);
+    for (let time = 0; time < 6; time++) {
+      await server.killServer([persistent.pid]);
+      await client.list();
+    }
+    const delays = [...server.serve.stderr.matchAll(/killed by signal 9; supervisor restarts it(?: in (\d+) ms)?\n/g)];
+    const expectedDelays = [0, 100, 200, 400, 800, 1600];
+    assert.equal(delays.length, expectedDelays.length);
+    for (const [at, expected] of expectedDelays.entries()) {
+      const delay = Number(delays[at]?.[1] ?? 0);
+      // The supervisor reports the rest of the delay; on a loaded host, nothing may be left of a short one.
+      assert.ok(delay <= expected, `delay ${at} is ${delay} ms`);
+      if (expected >= 1600) assert.ok(delay > expected / 4, `delay ${at} is ${delay} ms`);
+    }
+    await persistent.write(text("on\n"));
+    await persistent.closeStdin();
+    assert.deepEqual(await end, { output: "got on\nover\n", gaps: 0, exitCode: 7 });
+  });
+
+  test("is not restarted after --give-up-after crashes within a minute: the supervisor reports that and ends everything", async () => {
+    await using server = await SupervisedServer.asShipped("--give-up-after", "5");
     await using client = await server.connect();
     using directory = scratchDirectory();
     const bye = join(directory.path, "bye");
@@ -260,7 +300,7 @@ describe("a server that is replaced", TIMEOUT, () => {
     await using server = await SupervisedServer.start("--listen", `unix://${path}`);
     const { ino } = statSync(path);
     await using client = await server.connect();
-    const process = await client.start(persistentParams("p", ECHO));
+    const process = await client.start(persistentParams("p", ECHO, NAMED));
     const end = received(process);
     const waiting = process.wait({ until: { type: "exit" } });
     waiting.catch(() => undefined);
@@ -276,6 +316,7 @@ describe("a server that is replaced", TIMEOUT, () => {
       await until("the former server to be gone", () => !isAlive(former));
     }
     assert.equal(statSync(path).ino, ino);
+    await assertNamed(client);
     await process.closeStdin();
     assert.deepEqual(await end, { output: "got 0\ngot 1\ngot 2\nover\n", gaps: 0, exitCode: 7 });
     assert.equal((await waiting).exitCode, 7);
@@ -380,15 +421,7 @@ describe("a supervisor that is killed", TIMEOUT, () => {
 });
 
 describe("the persistent lifetime", TIMEOUT, () => {
-  test("is refused by a server without a supervisor, and in a sandbox", async () => {
-    await using server = await SupervisedServer.start();
-    await using client = await server.connect();
-    const sandbox = { permissions: { type: "disabled" }, windowsSandboxLevel: "disabled" } as const;
-    await assert.rejects(client.start(persistentParams("p", "true", { sandbox })), {
-      code: "EINVAL",
-      message:
-        'lifetime "persistent" is not supported in a sandbox: the sandbox ends with its server; use lifetime "server", or no sandbox',
-    });
+  test("is rejected by a server without a supervisor", async () => {
     await using plain = await serve();
     await using wire = await plain.connect();
     await wire.handshake({ extensions: ["attach"] });

@@ -58,3 +58,23 @@ test("uses memory close to the retained bytes for a million chunks of one byte",
   assert.ok(grown < 4 * 1024 * 1024, `${grown} bytes for 65 KiB kept`);
   assert.equal(buffer.omittedBytes, 1_000_000 - 65 * 1024);
 });
+
+test("drops blocks of 1 KiB, then of twice the size up to 64 KiB, as soon as the tail does not need them", () => {
+  const tailBytes = 100;
+  const buffer = new HeadTailBuffer({ headBytes: 0, tailBytes });
+  const byte = Uint8Array.of(7);
+  const drops: number[] = [];
+  for (let total = 1; total <= 300_000; total++) {
+    const before = buffer.retainedBytes;
+    buffer.push(byte);
+    if (buffer.retainedBytes > before) continue;
+    assert.equal(buffer.retainedBytes, tailBytes);
+    drops.push(total);
+  }
+  // The sums of 1, 2, 4, 8, 16, 32, 64, 64 and 64 KiB.
+  const ends = [1, 3, 7, 15, 31, 63, 127, 191, 255].map((kib) => kib * 1024);
+  assert.deepEqual(
+    drops,
+    ends.map((end) => end + tailBytes),
+  );
+});

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { MemoryBudget } from "../../../src/async/memory-budget.ts";
 import { EventLog } from "../../../src/exec/log/event-log.ts";
 import { RetentionBudget } from "../../../src/exec/log/retention-budget.ts";
 
@@ -115,4 +116,101 @@ test("releases the bytes of a disposed log", () => {
   fill(logs);
   for (const { log } of logs) log.dispose();
   assert.equal(budget.pinnableBytes, 32 * MIB);
+});
+
+test("lets every log check its backpressure when the memory budget becomes full, and when bytes are free again", () => {
+  const memory = new MemoryBudget(1000);
+  const budget = new RetentionBudget(800, memory);
+  const checks: boolean[] = [];
+  const log = { retainedBytes: 0, isClosed: false, evictTo: () => undefined };
+  budget.join(log);
+  budget.join({ ...log, rebalance: () => checks.push(budget.isTight) });
+  memory.charge(1001);
+  assert.deepEqual(checks, [true]);
+  memory.release(1001);
+  assert.deepEqual(checks, [true, false]);
+});
+
+test("charges retained bytes to the memory budget and evicts them on request, but not below a quarter", () => {
+  const memory = new MemoryBudget(1000);
+  const budget = new RetentionBudget(400, memory);
+  const log = new EventLog({ budget, limits: { retainedBytes: 400 } });
+  for (let n = 0; n < 20; n++) log.append("stdout", new Uint8Array(10));
+  assert.deepEqual([budget.bytes, memory.bytes], [200, 200]);
+  memory.charge(810);
+  assert.ok(budget.bytes < 200 && budget.bytes >= 100, `${budget.bytes} bytes retained`);
+  assert.equal(memory.bytes, 810 + budget.bytes);
+  memory.charge(500);
+  assert.equal(budget.bytes, 100);
+});
+
+test("stops eviction if all output is pinned, and tries again after another sixteenth", () => {
+  const budget = new RetentionBudget(1600);
+  let evictions = 0;
+  budget.join({ retainedBytes: 1700, isClosed: false, evictTo: () => evictions++ });
+  budget.grow(1700);
+  assert.equal(evictions, 1);
+  budget.grow(100);
+  assert.equal(evictions, 1);
+  budget.grow(1);
+  assert.equal(evictions, 2);
+});
+
+test("lets every log check its backpressure once the pinned bytes change by a sixteenth", () => {
+  const budget = new RetentionBudget(1600);
+  let checks = 0;
+  budget.join({ retainedBytes: 0, isClosed: false, evictTo: () => undefined, rebalance: () => checks++ });
+  budget.pin(99);
+  assert.equal(checks, 0);
+  budget.pin(1);
+  assert.equal(checks, 1);
+  budget.pin(-100);
+  assert.equal(checks, 2);
+});
+
+test("evicts no further log once exactly seven eighths are left", () => {
+  for (const isClosedFirst of [true, false]) {
+    const budget = new RetentionBudget(1600);
+    const evicted: string[] = [];
+    const join = (name: string, bytes: number, isClosed: boolean) => {
+      const evictTo = (target: number) => {
+        evicted.push(name);
+        budget.shrink(bytes - target);
+      };
+      budget.join({ retainedBytes: bytes, isClosed, evictTo });
+      budget.grow(bytes);
+    };
+    const joins = [() => join("closed", 201, true), () => join("open", 1400, false)];
+    for (const joinNext of isClosedFirst ? joins : joins.toReversed()) joinNext();
+    assert.deepEqual([evicted, budget.bytes], [["closed"], 1400]);
+  }
+});
+
+test("does not evict again while a log evicts", () => {
+  const budget = new RetentionBudget(1600);
+  let [depth, evictions] = [0, 0];
+  const evictTo = () => {
+    assert.equal(++depth, 1);
+    evictions++;
+    // The process of the log resumes and writes.
+    budget.grow(1000);
+    budget.shrink(2000);
+    depth--;
+  };
+  budget.join({ retainedBytes: 1700, isClosed: false, evictTo });
+  budget.grow(2000);
+  assert.deepEqual([evictions, budget.bytes], [1, 1000]);
+  budget.grow(1000);
+  assert.equal(evictions, 2);
+});
+
+test("bounds the entries of short lines, not only their bytes", () => {
+  const memory = new MemoryBudget(MIB);
+  const budget = new RetentionBudget(MIB, memory);
+  for (let process = 0; process < 4; process++) {
+    const log = new EventLog({ budget });
+    for (let n = 0; n < 10_000; n++) log.append("stdout", Uint8Array.of(10));
+    assert.ok(budget.bytes > log.retainedBytes);
+  }
+  assert.ok(memory.bytes <= MIB, `${memory.bytes} bytes charged`);
 });

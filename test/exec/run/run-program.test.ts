@@ -10,7 +10,7 @@ import { streamBytes } from "../../../src/exec/run/stream-bytes.ts";
 import { waitFor } from "../../../src/exec/wait/wait-for-output.ts";
 import { ExecServerError } from "../../../src/protocol/exec-server-error.ts";
 import { FakeHost, type FakeProcess } from "../../support/servers/fake-host.ts";
-import { settle } from "../../support/system/settle.ts";
+import { flushEventLoop } from "../../support/system/flush-event-loop.ts";
 
 const START: StartParams = { processId: "p", argv: ["x"], cwd: "/", env: {}, tty: false };
 const FAILURE = new ExecServerError("its reader broke", "FAILED");
@@ -40,6 +40,17 @@ describe("lines", () => {
     assert.deepEqual(await all(lines(process)), ["one", "two", "", "th\rree"]);
     assert.deepEqual(await all(lines(process, { stream: "stderr" })), ["ignored"]);
     assert.deepEqual(await all(lines(process, { afterSeq: 2 })), ["th\rree"]);
+  });
+
+  test("pauses the process rather than skip a line", async () => {
+    const process = await startOne(10);
+    const reading = lines(process);
+    print(process, "one\n");
+    assert.equal((await reading.next()).value, "one");
+    for (const text of ["two\n", "three\n", "four\n"]) print(process, text);
+    assert.equal(process.log.isPaused, true);
+    process.finish();
+    assert.deepEqual(await all(reading), ["two", "three", "four"]);
   });
 
   test("yields no empty last line, and the replacement of an incomplete last character", async () => {
@@ -171,7 +182,7 @@ describe("collectOutput", () => {
       const process = await startOne();
       process.finish();
       await collectOutput(process, { input });
-      await settle();
+      await flushEventLoop();
       assert.deepEqual(process.written, written);
     }
   });
@@ -189,7 +200,7 @@ describe("collectOutput", () => {
     exited.closeStdin = () => Promise.reject(broken);
     exited.exit(4);
     const collecting = collectOutput(exited, { input: "x" });
-    await settle();
+    await flushEventLoop();
     exited.log.closed();
     assert.equal((await collecting).exit.exitCode, 4);
   });
@@ -232,7 +243,7 @@ describe("run", () => {
   test("returns text or bytes, exit code and reason", async () => {
     const { backend, started } = rig();
     const running = run(backend, ["x"], OPTIONS);
-    await settle();
+    await flushEventLoop();
     started().print("out");
     started().finish(2);
     assert.deepEqual(await running, {
@@ -240,7 +251,7 @@ describe("run", () => {
       ...{ exitCode: 2, signal: null, reason: "exited", timedOut: false },
     });
     const bytes = run(backend, ["x"], { ...OPTIONS, encoding: "buffer" });
-    await settle();
+    await flushEventLoop();
     started().print("out");
     started().finish();
     assert.deepEqual(Buffer.from((await bytes).stdout).toString(), "out");
@@ -249,7 +260,7 @@ describe("run", () => {
   test("terminates the command gracefully at the timeout and reports it", async () => {
     const { host, backend, started } = rig();
     const running = run(backend, ["x"], { ...OPTIONS, timeoutMs: 1000, clock: host.clock });
-    await settle();
+    await flushEventLoop();
     await host.clock.advance(999);
     assert.deepEqual(started().signals, []);
     await host.clock.advance(1);
@@ -261,7 +272,7 @@ describe("run", () => {
   test("reports another reason if the command ended otherwise at the timeout", async () => {
     const { host, backend, started } = rig();
     const running = run(backend, ["x"], { ...OPTIONS, timeoutMs: 1000, clock: host.clock });
-    await settle();
+    await flushEventLoop();
     started().terminate = async () => {
       started().finish(1);
       return { running: true };
@@ -274,7 +285,7 @@ describe("run", () => {
   test("reports `terminated` if the command was terminated before its timeout", async () => {
     const { host, backend, started } = rig();
     const running = run(backend, ["x"], { ...OPTIONS, timeoutMs: 1000, clock: host.clock });
-    await settle();
+    await flushEventLoop();
     await started().terminate();
     assert.equal((await running).reason, "terminated");
     assert.equal(host.clock.pendingTimers, 0);
@@ -289,7 +300,7 @@ describe("run", () => {
     await host.clock.advance(1000);
     await failed;
     gate.resolve();
-    await settle();
+    await flushEventLoop();
     started().print("late");
     assert.equal(started().log.retainedBytes, 0);
   });
@@ -300,19 +311,19 @@ describe("run", () => {
     await assert.rejects(run(backend, ["x"], { ...OPTIONS, signal: AbortSignal.abort(reason) }), reason);
     const controller = new AbortController();
     const running = run(backend, ["x"], { ...OPTIONS, signal: controller.signal });
-    await settle();
+    await flushEventLoop();
     controller.abort(reason);
     await assert.rejects(running, reason);
     assert.deepEqual(started().signals, ["graceful"]);
     const failing = new AbortController();
     const lost = run(backend, ["x"], { ...OPTIONS, signal: failing.signal });
-    await settle();
+    await flushEventLoop();
     started().terminate = () => Promise.reject(new Error("lost"));
     failing.abort(reason);
     started().log.fail(FAILURE);
     await assert.rejects(lost, reason);
     const plain = run(backend, ["x"], OPTIONS);
-    await settle();
+    await flushEventLoop();
     started().log.fail(FAILURE);
     await assert.rejects(plain, FAILURE);
   });
@@ -324,7 +335,7 @@ describe("run", () => {
       [DEFAULT_ENV_POLICY, undefined],
     ] as const) {
       const running = run(backend, ["x"], { ...OPTIONS, ...(envPolicy && { envPolicy }) });
-      await settle();
+      await flushEventLoop();
       assert.deepEqual(started().params.secretGuard, secretGuard);
       started().finish();
       await running;
@@ -364,6 +375,16 @@ describe("waitFor", () => {
     await assert.rejects(waitFor(process, "p.rt", { signal: AbortSignal.abort(new Error("enough")) }), /enough/);
   });
 
+  test("matches a character that two chunks share, and text instead of a pattern", async () => {
+    const process = await startOne();
+    const bytes = Buffer.from("grüße a.b");
+    for (const chunk of [bytes.subarray(0, 3), bytes.subarray(3)]) process.log.append("stdout", chunk);
+    assert.equal((await waitFor(process, /gr.ße/)).text, "grüße");
+    assert.equal((await waitFor(process, "a.b")).text, "a.b");
+    process.finish();
+    await assert.rejects(waitFor(process, "a.."), { code: "ENDED" });
+  });
+
   test("does not match across a gap, and only 64 Ki characters back", async () => {
     const process = await startOne();
     print(process, "a");
@@ -388,11 +409,28 @@ describe("waitFor", () => {
     await host.clock.advance(100);
     await waiting;
     const found = waitFor(process, "x", { timeoutMs: 100, clock: host.clock });
-    await settle();
+    await flushEventLoop();
     process.print("x");
     await found;
     assert.equal(host.clock.pendingTimers, 0);
     process.log.fail(FAILURE);
     await assert.rejects(waitFor(process, "y"), /its reader broke/);
   });
+});
+
+test("functions for processes name an invalid argument", async () => {
+  const process = await startOne();
+  const { backend } = new FakeHost();
+  const calls: [(...args: never[]) => unknown, unknown[], RegExp][] = [
+    [run, [backend, "ls"], /run: invalid `argv`: got "ls"/],
+    [run, [backend, ["ls"], { cwd: 5 }], /run: invalid `cwd`: got 5/],
+    [communicate, [process, 5], /communicate: invalid `input`: got 5/],
+    [communicate, [process, "", { maxBytes: "x" }], /communicate: invalid `maxBytes`: got "x"/],
+    [waitFor, [process, 5], /waitFor: invalid `pattern`: got 5/],
+    [waitFor, [process, "x", { timeoutMs: "y" }], /waitFor: invalid `timeoutMs`: got "y"/],
+  ];
+  for (const [call, args, message] of calls)
+    await assert.rejects(async () => await Reflect.apply(call, null, args), { code: "EINVAL", message });
+  const reading: AsyncIterable<string> = Reflect.apply(lines, null, [process, { stream: "all" }]);
+  await assert.rejects(all(reading), { code: "EINVAL", message: /lines: invalid `stream`: got "all"/ });
 });

@@ -3,6 +3,7 @@ import { describe, test } from "node:test";
 import { EventLog } from "../../../src/exec/log/event-log.ts";
 import { QueryGate, QueryStripper } from "../../../src/exec/terminal/terminal-queries.ts";
 import { TerminalResponder } from "../../../src/exec/terminal/terminal-responder.ts";
+import { flushEventLoop } from "../../support/system/flush-event-loop.ts";
 import { until } from "../../support/system/until.ts";
 
 const MIB = 1024 * 1024;
@@ -35,6 +36,39 @@ describe("TerminalResponder", () => {
     print(`d${CURSOR}`);
     await replied(2);
     assert.deepEqual(replies, ["\x1b[1;4R", "\x1b[1;5R"]);
+  });
+
+  test("wraps lines at the current size", async () => {
+    const { replies, size, print, replied } = rig();
+    print(CURSOR);
+    await replied(1);
+    size.cols = 10;
+    print(`${"x".repeat(15)}${CURSOR}`);
+    await replied(2);
+    assert.equal(replies[1], "\x1b[2;6R");
+  });
+
+  test("disposes the emulator once it has replied to the last query", async (t) => {
+    const { default: xterm } = await import("@xterm/headless");
+    const dispose = t.mock.method(xterm.Terminal.prototype, "dispose");
+    const { responder, print, replied } = rig();
+    print(CURSOR);
+    responder.finish();
+    await replied(1);
+    await until("the emulator is disposed", () => dispose.mock.callCount() === 1);
+  });
+
+  test("does not reply if the emulator fails to open", async () => {
+    const log = new EventLog();
+    const size = () => {
+      throw new Error("no size");
+    };
+    const responder = new TerminalResponder({ log, size, reply: () => assert.fail("a reply") });
+    log.append("pty", Buffer.from(CURSOR));
+    responder.feed(Buffer.from(CURSOR));
+    responder.finish();
+    // A rejection without a handler would fail the test.
+    await flushEventLoop();
   });
 
   test("does not reply to queries while more than 1 MiB waits to be drawn", async () => {

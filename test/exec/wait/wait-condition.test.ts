@@ -7,6 +7,8 @@ import { OutputMatcher } from "../../../src/exec/wait/output-matcher.ts";
 import { waitForCondition } from "../../../src/exec/wait/wait-condition.ts";
 import { DisconnectedError, RequestError } from "../../../src/protocol/errors.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
+import { flushEventLoop } from "../../support/system/flush-event-loop.ts";
+import { runPromiseReactions } from "../../support/system/promise-reactions.ts";
 
 const exit: ExitStatus = { exitCode: 3, signal: null, reason: "exited", sandboxDenied: false };
 
@@ -57,6 +59,10 @@ describe("waitForCondition", () => {
     assert.equal((await wait({ until: { type: "bytes", count: 5 } })).reason, "reached");
     const later = wait({ until: { type: "output", pattern: "ready" }, afterSeq: 1 });
     const more = wait({ until: { type: "bytes", count: 5 }, afterSeq: 1 });
+    // The next bytes decide, and the wait leaves the event loop to others.
+    await flushEventLoop();
+    say("more");
+    assert.equal(await Promise.race([more, flushEventLoop()]), undefined);
     log.exited(exit);
     say("again");
     log.closed();
@@ -100,6 +106,44 @@ describe("waitForCondition", () => {
     assert.equal((await settled).reason, "idle");
   });
 
+  test("waits for the rest of the silence if a timer fires early", async () => {
+    class EarlyClock extends ManualClock {
+      earlyMs = 40;
+      override after(ms: number, fn: () => void) {
+        const timer = super.after(ms - this.earlyMs, fn);
+        this.earlyMs = 0;
+        return timer;
+      }
+    }
+    const clock = new EarlyClock();
+    const context = { log: new EventLog({ clock }), clock, isPortListening: async () => false };
+    const idle = waitForCondition(context, { until: { type: "idle", quietMs: 100 } });
+    await clock.advance(99);
+    assert.equal(await Promise.race([idle, flushEventLoop()]), undefined);
+    await clock.advance(1);
+    assert.equal((await Promise.race([idle, flushEventLoop()]))?.reason, "idle");
+  });
+
+  test("searches only the stream that the caller names", async () => {
+    const { say, wait } = setUp();
+    const matched = wait({ until: { type: "output", pattern: "x", stream: "stderr" } });
+    say("x", "stdout");
+    assert.equal(await Promise.race([matched, flushEventLoop()]), undefined);
+    say("x", "stderr");
+    assert.equal((await matched).seq, 2);
+  });
+
+  test("does not match across a gap", async () => {
+    const { log, say, wait } = setUp();
+    say("rea");
+    log.addGap(2, 5);
+    say("dy");
+    say("steady");
+    log.closed();
+    assert.equal((await wait({ until: { type: "output", pattern: "ready" } })).reason, "closed");
+    assert.equal((await wait({ until: { type: "output", pattern: "st.*y" } })).match, "steady");
+  });
+
   test("times out on the injected clock", async () => {
     const { clock, wait } = setUp();
     const waiting = [
@@ -107,7 +151,9 @@ describe("waitForCondition", () => {
       wait({ until: { type: "output", pattern: "x" }, timeoutMs: 50 }),
       wait({ until: { type: "idle", quietMs: 100 }, timeoutMs: 50 }),
     ];
-    await clock.advance(50);
+    await clock.advance(49);
+    assert.equal(await Promise.race([...waiting, flushEventLoop()]), undefined);
+    await clock.advance(1);
     for (const result of await Promise.all(waiting))
       assert.deepEqual(result, { reason: "timeout", exitCode: null, signal: null, seq: 0 });
     assert.equal(clock.pendingTimers, 0);
@@ -189,6 +235,26 @@ describe("OutputMatcher", () => {
       assert.equal(await matcher.push("stdout", Buffer.from(`a${"b".repeat(before)}`)), null);
       assert.equal((await matcher.push("stdout", Buffer.from("c"))) !== null, match);
     }
+  });
+
+  test("retains the beginning of the output until the text exceeds 8,193 characters", async () => {
+    for (const [chars, match] of [
+      [8192, true],
+      [8193, true],
+      [8194, false],
+    ] as const) {
+      const matcher = new OutputMatcher("^ab*c");
+      assert.equal(await matcher.push("stdout", Buffer.from(`a${"b".repeat(chars - 1)}`)), null);
+      assert.equal((await matcher.push("stdout", Buffer.from("c"))) !== null, match, `${chars} characters`);
+    }
+  });
+
+  test("searches each character of a long text once, without a wait for the event loop", async () => {
+    const matcher = new OutputMatcher("xyx");
+    let found: string | null = null;
+    void matcher.push("stdout", Buffer.from(`${"a".repeat(8191)}xyx`)).then((match) => (found = match));
+    await runPromiseReactions(10);
+    assert.equal(found, "xyx");
   });
 
   test("searches each stream separately, and not across missing output", async () => {

@@ -22,20 +22,20 @@ const ROWS = 6;
 
 /** A directory with a table, an API with batches, and the program. */
 class BatchBench implements AsyncDisposable {
-  readonly folder: string;
+  readonly directory: string;
   readonly mock: MockBatches;
   readonly extra: readonly string[];
 
-  private constructor(folder: string, mock: MockBatches, extra: readonly string[]) {
-    this.folder = folder;
+  private constructor(directory: string, mock: MockBatches, extra: readonly string[]) {
+    this.directory = directory;
     this.mock = mock;
     this.extra = extra;
   }
 
   static async open(options: MockBatchesOptions, extra: readonly string[] = []): Promise<BatchBench> {
-    const folder = await mkdtemp(path.join(tmpdir(), "procwire-batch-"));
-    await writeFile(path.join(folder, "cats.csv"), catTable(ROWS));
-    return new BatchBench(folder, await startMockBatches(options), extra);
+    const directory = await mkdtemp(path.join(tmpdir(), "procwire-batch-"));
+    await writeFile(path.join(directory, "cats.csv"), catTable(ROWS));
+    return new BatchBench(directory, await startMockBatches(options), extra);
   }
 
   get args(): string[] {
@@ -43,7 +43,7 @@ class BatchBench implements AsyncDisposable {
   }
 
   get options() {
-    return { cwd: this.folder, env: { OPENAI_BASE_URL: this.mock.url } };
+    return { cwd: this.directory, env: { OPENAI_BASE_URL: this.mock.url } };
   }
 
   run(...more: string[]): Promise<CliEnd> {
@@ -55,7 +55,7 @@ class BatchBench implements AsyncDisposable {
   }
 
   async output(): Promise<Record<string, string>[]> {
-    return parse(await readFile(path.join(this.folder, "out.csv"), "utf8"), { columns: true });
+    return parse(await readFile(path.join(this.directory, "out.csv"), "utf8"), { columns: true });
   }
 
   /** How often each row was answered, by batches and single calls together. */
@@ -69,7 +69,7 @@ class BatchBench implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.mock.close();
-    await rm(this.folder, { recursive: true, force: true, maxRetries: 10 });
+    await rm(this.directory, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 

@@ -27,15 +27,15 @@ interface Setup {
 }
 
 async function withBatches(given: MockMessageBatchesOptions, body: (setup: Setup) => Promise<void>): Promise<void> {
-  const folder = await mkdtemp(path.join(tmpdir(), "procwire-message-batches-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "procwire-message-batches-"));
   const mock = await startMockMessageBatches(given);
   try {
-    await writeFile(path.join(folder, "cats.csv"), catTable(ROWS));
+    await writeFile(path.join(directory, "cats.csv"), catTable(ROWS));
     const env = { ANTHROPIC_BASE_URL: mock.url, ANTHROPIC_API_KEY: "k" };
     await body({
       mock,
-      options: { cwd: folder, env },
-      rows: async () => parse(await readFile(path.join(folder, "out.csv"), "utf8"), { columns: true }),
+      options: { cwd: directory, env },
+      rows: async () => parse(await readFile(path.join(directory, "out.csv"), "utf8"), { columns: true }),
       countCalls: () => {
         const lines = mock.batches.flatMap((batch) => batch.lines.map(({ params }) => itemOf(params).itemId));
         const ids = [...lines, ...mock.single.map(({ itemId }) => itemId)];
@@ -44,7 +44,7 @@ async function withBatches(given: MockMessageBatchesOptions, body: (setup: Setup
     });
   } finally {
     await mock.close();
-    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
+    await rm(directory, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 
@@ -111,4 +111,51 @@ describe("a job with Anthropic message batches", { concurrency: 2 }, () => {
       });
     });
   }
+
+  /** Writes a table with an image per row; the images of the given rows are missing. */
+  const writePhotos = (directory: string, missing: readonly number[]) => {
+    const photo = (row: number) => (missing.includes(row) ? "missing.png" : '"data:image/png;base64,AAAA"');
+    const lines = Array.from({ length: ROWS }, (_, index) => `cat_${index + 1},${photo(index + 1)}\n`);
+    return writeFile(path.join(directory, "photos.csv"), `name,photo\n${lines.join("")}`);
+  };
+  const PHOTO_ARGS = ["fanout", "photos.csv", "--image-column", "photo", ...ARGS.slice(2), "--max-attempts", "1"];
+
+  test("finds a batch without the rows of unreadable images after kill -9, and submits nothing twice", async () => {
+    const reached = Promise.withResolvers<void>();
+    let isArmed = true;
+    const onStep = (at: MessageBatchStep, moment: "arrived" | "done") => {
+      if (!isArmed || at !== "create" || moment !== "done") return;
+      isArmed = false;
+      reached.resolve();
+      return new Promise<void>(() => undefined);
+    };
+    await withBatches({ onStep }, async ({ mock, options, rows, countCalls }) => {
+      await writePhotos(options.cwd, [3]);
+      const killed = startCli(PHOTO_ARGS, options);
+      await Promise.race([reached.promise, killed.ended]);
+      killed.child.kill("SIGKILL");
+      assert.equal((await killed.ended).signal, "SIGKILL", killed.stderr);
+      const end = await runCli(PHOTO_ARGS, options);
+      assert.equal(mock.batches.length, 1, end.stderr);
+      const { "row-3": _missing, ...readable } = everyRowOnce;
+      assert.deepEqual(countCalls(), readable);
+      assert.deepEqual(
+        (await rows()).map(({ status }) => status),
+        ["completed", "completed", "failed", "completed", "completed", "completed"],
+      );
+    });
+  });
+
+  test("submits no batch for rows whose images are all unreadable", async () => {
+    await withBatches({}, async ({ mock, options, rows }) => {
+      await writePhotos(options.cwd, [2, 3, 4, 5, 6]);
+      const end = await runCli(PHOTO_ARGS, options);
+      assert.equal(mock.batches.length, 0);
+      assert.deepEqual(
+        (await rows()).map(({ status }) => status),
+        ["completed", ...Array(ROWS - 1).fill("failed")],
+        end.stderr,
+      );
+    });
+  });
 });

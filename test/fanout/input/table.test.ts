@@ -15,8 +15,8 @@ import {
 } from "../../../src/fanout/input/table.ts";
 import type { Row } from "../../../src/fanout/job.ts";
 
-const folder = await mkdtemp(path.join(tmpdir(), "procwire-table-"));
-after(() => rm(folder, { recursive: true, force: true, maxRetries: 10 }));
+const directory = await mkdtemp(path.join(tmpdir(), "procwire-table-"));
+after(() => rm(directory, { recursive: true, force: true, maxRetries: 10 }));
 let files = 0;
 
 async function read(
@@ -25,7 +25,7 @@ async function read(
   ending = "",
   parseOptions: TableParseOptions = {},
 ) {
-  const file = path.join(folder, `t${files++}${ending}`);
+  const file = path.join(directory, `t${files++}${ending}`);
   await writeFile(file, content);
   const table = openTable(file, format, "IN", parseOptions);
   const rows: Row[] = [];
@@ -106,7 +106,7 @@ test("a header alone is a table without rows", async () => {
 });
 
 test("the error for a missing file contains its name", async () => {
-  const table = openTable(path.join(folder, "missing.csv"), "csv", "missing.csv");
+  const table = openTable(path.join(directory, "missing.csv"), "csv", "missing.csv");
   await assert.rejects(table.rows().next(), /^InputError: failed to read csv input missing.csv: ENOENT/);
 });
 
@@ -230,7 +230,7 @@ test("invalid rows are skipped and counted with keepGoing", async () => {
     ['{"a":"1"}\n{\n[]\n{"a":"7"}\n', "jsonl", ["1", "7"], "jsonl line 2 is not JSON: "],
     ['[{"a":"1"},2,[3],{"a":"7"}]', "json", ["1", "7"], "json item 2 is not an object"],
   ] as const) {
-    const file = path.join(folder, `ragged.${format}`);
+    const file = path.join(directory, `ragged.${format}`);
     await writeFile(file, text);
     const table = openTable(file, format, "IN", { keepGoing: true });
     const seen: unknown[] = [];

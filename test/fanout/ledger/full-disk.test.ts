@@ -30,8 +30,8 @@ interface Setup {
 
 /** A ledger on a separate disk, and a model that delays its answers. */
 async function withSmallDisk(body: (setup: Setup) => Promise<void>): Promise<void> {
-  const folder = await mkdtemp(path.join(tmpdir(), "procwire-full-"));
-  const home = path.join(folder, "home");
+  const directory = await mkdtemp(path.join(tmpdir(), "procwire-full-"));
+  const home = path.join(directory, "home");
   await mkdir(home);
   const gate = Promise.withResolvers<void>();
   const mock = await startMockResponses(async (request) => {
@@ -41,7 +41,7 @@ async function withSmallDisk(body: (setup: Setup) => Promise<void>): Promise<voi
   await using disk = await SmallDisk.at(home, DISK_BYTES);
   const runs: CliRun[] = [];
   try {
-    await writeFile(path.join(folder, "cats.csv"), catTable(ROWS));
+    await writeFile(path.join(directory, "cats.csv"), catTable(ROWS));
     await body({
       disk,
       mock,
@@ -49,17 +49,17 @@ async function withSmallDisk(body: (setup: Setup) => Promise<void>): Promise<voi
       start: (...more) => {
         const env = { OPENAI_BASE_URL: mock.url, PROCWIRE_HOME: home };
         const args = [...FANOUT, "--concurrency", `${SLOTS}`, ...more];
-        const run = startCli(args, { cwd: folder, env, under: disk.under(folder) });
+        const run = startCli(args, { cwd: directory, env, under: disk.under(directory) });
         runs.push(run);
         return run;
       },
-      rows: async () => parse(await readFile(path.join(folder, "out.csv"), "utf8"), { columns: true }),
+      rows: async () => parse(await readFile(path.join(directory, "out.csv"), "utf8"), { columns: true }),
     });
   } finally {
     for (const run of runs) run.child.kill("SIGKILL");
     await Promise.all(runs.map((run) => run.ended));
     await mock.close();
-    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
+    await rm(directory, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 
@@ -84,8 +84,8 @@ suite("a ledger on a full disk", {
         Array(ROWS).fill(["completed", "1"]),
       );
       assert.equal(mock.requests.length, ROWS, "no row is executed twice");
-      const [job = ""] = await jobFolders(disk);
-      const log = await readFile(path.join(disk.folder, "jobs", job, "results.jsonl"), "utf8");
+      const [job = ""] = await jobDirectories(disk);
+      const log = await readFile(path.join(disk.directory, "jobs", job, "results.jsonl"), "utf8");
       assert.equal(log.trimEnd().split("\n").length, ROWS);
     });
   });
@@ -136,13 +136,13 @@ async function goesOn(mock: MockResponses, start: Setup["start"], rows: Setup["r
 
 /** Returns the lines of the files next to the output. */
 async function spooledReports(disk: SmallDisk): Promise<string[]> {
-  const folder = path.dirname(disk.folder);
-  const names = (await readdir(folder)).filter((name) => name.startsWith(".procwire-reports-"));
-  const texts = await Promise.all(names.map((name) => readFile(path.join(folder, name), "utf8")));
+  const directory = path.dirname(disk.directory);
+  const names = (await readdir(directory)).filter((name) => name.startsWith(".procwire-reports-"));
+  const texts = await Promise.all(names.map((name) => readFile(path.join(directory, name), "utf8")));
   return texts.flatMap((text) => text.split("\n").filter((line) => line !== ""));
 }
 
-async function jobFolders(disk: SmallDisk): Promise<string[]> {
-  const names = await readdir(path.join(disk.folder, "jobs"));
+async function jobDirectories(disk: SmallDisk): Promise<string[]> {
+  const names = await readdir(path.join(disk.directory, "jobs"));
   return names.filter((name) => name !== "by-key");
 }

@@ -24,7 +24,7 @@ suite("OutcomeSpool", () => {
     root = await realpath(await mkdtemp(path.join(tmpdir(), "procwire-spool-")));
     out = path.join(root, "out");
     outside = path.join(root, "outside");
-    for (const folder of [out, outside]) await mkdir(folder);
+    for (const directory of [out, outside]) await mkdir(directory);
     warnings = [];
   });
   afterEach(() => rm(root, { recursive: true, force: true }));

@@ -61,8 +61,8 @@ suite("processes with a shared database", { skip: missing ?? false }, () => {
       // The cost of a row is unknown, so one row at a time starts.
       await one.setOptions({ settings: { ...SETTINGS, budget: { tokens: 1_000 } }, outputPath: "out.csv" });
       await one.setStatus("running", ["pending"]);
-      const claims = await Promise.all([one.claim(2), other.claim(2)]);
-      assert.equal(claims.flat().length, 1, `race ${race}`);
+      const leases = await Promise.all([one.lease(2), other.lease(2)]);
+      assert.equal(leases.flat().length, 1, `race ${race}`);
     }
   });
 
@@ -76,7 +76,7 @@ suite("processes with a shared database", { skip: missing ?? false }, () => {
     await using ledger = await open(store, job.id);
     await ledger.acquireRun();
     await ledger.setStatus("running", ["pending"]);
-    assert.equal((await ledger.claim(2)).length, 2);
+    assert.equal((await ledger.lease(2)).length, 2);
     const client = new pg.Client({ connectionString: databaseUrl });
     await client.connect();
     try {

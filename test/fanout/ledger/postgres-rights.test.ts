@@ -23,12 +23,12 @@ const ENCRYPTED =
   "SELECT DISTINCT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE datname = current_database() AND pid <> pg_backend_pid()";
 
 suite("rights and encryption", { skip }, () => {
-  let folder: string;
+  let directory: string;
   let postgres: TestPostgres;
   before(async () => {
-    folder = await mkdtemp(path.join(tmpdir(), "procwire-rights-"));
-    const cert = path.join(folder, "cert.pem");
-    const key = path.join(folder, "key.pem");
+    directory = await mkdtemp(path.join(tmpdir(), "procwire-rights-"));
+    const cert = path.join(directory, "cert.pem");
+    const key = path.join(directory, "key.pem");
     const words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=elsewhere"];
     const made = spawnSync("openssl", [...words, "-keyout", key, "-out", cert], { encoding: "utf8" });
     assert.equal(made.status, 0, made.stderr);
@@ -37,7 +37,7 @@ suite("rights and encryption", { skip }, () => {
   });
   after(async () => {
     await postgres.close();
-    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
+    await rm(directory, { recursive: true, force: true, maxRetries: 10 });
   });
 
   async function query(url: string, sql: string): Promise<Record<string, unknown>[]> {
@@ -56,10 +56,10 @@ suite("rights and encryption", { skip }, () => {
     await query(url, "CREATE ROLE clerk LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC");
     const asClerk = url.replace("postgres@", "clerk@");
     const mock = await startMockResponses((request) => report(request));
-    const options = { cwd: folder, env: { OPENAI_BASE_URL: mock.url, PROCWIRE_HOME: folder } };
+    const options = { cwd: directory, env: { OPENAI_BASE_URL: mock.url, PROCWIRE_HOME: directory } };
     const fanout = ["fanout", "cats.csv", "--instruction", "about {name}", "--database-url", asClerk];
     try {
-      await writeFile(path.join(folder, "cats.csv"), catTable(4));
+      await writeFile(path.join(directory, "cats.csv"), catTable(4));
       const early = await runCli(fanout, options);
       assert.equal(early.code, 1);
       assert.match(early.stderr, /permission denied .*; `procwire fanout migrate`, run by a role that may create/);
@@ -91,7 +91,7 @@ suite("rights and encryption", { skip }, () => {
   for (const [suffix, expected] of ways) {
     test(`a URL with \`${suffix}\` is treated as in psql`, async () => {
       const url = await postgres.createDatabase();
-      const testedUrl = `${url}${suffix.replace("CERT", path.join(folder, "cert.pem"))}`;
+      const testedUrl = `${url}${suffix.replace("CERT", path.join(directory, "cert.pem"))}`;
       if (expected instanceof RegExp) {
         await assert.rejects(PostgresStore.open({ databaseUrl: testedUrl }), expected);
         return;

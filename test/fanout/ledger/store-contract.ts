@@ -91,19 +91,19 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     return ledger;
   }
 
-  async function claimOne(ledger: JobLedger) {
-    const [claim] = await claimSome(ledger, 1);
-    assert.ok(claim, "a row to claim");
-    return claim;
+  async function leaseOne(ledger: JobLedger) {
+    const [lease] = await leaseSome(ledger, 1);
+    assert.ok(lease, "a row to lease");
+    return lease;
   }
 
   /** A delivery engine may deliver fewer rows at a time than requested. */
-  async function claimSome(ledger: JobLedger, count: number) {
-    const claims = [];
-    for (let tries = 0; claims.length < count && tries < 200; tries++) {
-      claims.push(...(await ledger.claim(count - claims.length)));
+  async function leaseSome(ledger: JobLedger, count: number) {
+    const leases = [];
+    for (let tries = 0; leases.length < count && tries < 200; tries++) {
+      leases.push(...(await ledger.lease(count - leases.length)));
     }
-    return claims.sort((a, b) => a.item.rowIndex - b.item.rowIndex);
+    return leases.sort((a, b) => a.item.rowIndex - b.item.rowIndex);
   }
 
   const statuses = async (ledger: JobLedger): Promise<ItemStatus[]> =>
@@ -114,15 +114,15 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     const { settings, outputPath } = await ledger.job();
     await ledger.setOptions({ settings: { ...settings, onlyItems: ["row-3"] }, outputPath });
     assert.deepEqual((await ledger.job()).settings.onlyItems, ["row-3"]);
-    const claim = await claimOne(ledger);
-    assert.equal(claim.item.itemId, "row-3");
+    const lease = await leaseOne(ledger);
+    assert.equal(lease.item.itemId, "row-3");
     assert.equal(await ledger.isDone(), false);
-    await ledger.complete(claim, { result: "{}", usage, stop: false });
+    await ledger.complete(lease, { result: "{}", usage, stop: false });
     assert.equal(await ledger.isDone(), true);
-    for (let tries = 0; tries < 5; tries++) assert.deepEqual(await ledger.claim(4), []);
+    for (let tries = 0; tries < 5; tries++) assert.deepEqual(await ledger.lease(4), []);
     await ledger.setOptions({ settings, outputPath });
     assert.equal(await ledger.isDone(), false);
-    assert.equal((await claimSome(ledger, 3)).length, 3);
+    assert.equal((await leaseSome(ledger, 3)).length, 3);
     await ledger[Symbol.asyncDispose]();
   });
 
@@ -149,15 +149,15 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     await using ledger = await started(harness, 1);
     const said = (text: string) => JSON.stringify([{ type: "said", text }]);
     const failure = { errorClass: "schema", message: "bad", usage } as const;
-    await ledger.release(await claimOne(ledger), NO_USAGE);
-    await ledger.release(await claimOne(ledger), usage, said("given back"));
-    await ledger.retry(await claimOne(ledger), { ...failure, transcript: said("wrong\0") }, 0);
-    await ledger.fail(await claimOne(ledger), failure);
+    await ledger.release(await leaseOne(ledger), NO_USAGE);
+    await ledger.release(await leaseOne(ledger), usage, said("given back"));
+    await ledger.retry(await leaseOne(ledger), { ...failure, transcript: said("wrong\0") }, 0);
+    await ledger.fail(await leaseOne(ledger), failure);
     assert.equal(await ledger.retryFailed({}), 1);
-    const claim = await claimOne(ledger);
+    const lease = await leaseOne(ledger);
     const report = { result: "{}", usage, stop: false, transcript: said("right") };
-    assert.ok(await ledger.complete(claim, report));
-    assert.equal(await ledger.complete(claim, report), null);
+    assert.ok(await ledger.complete(lease, report));
+    assert.equal(await ledger.complete(lease, report), null);
     const attempts = await ledger.attempts("row-1");
     assert.deepEqual(
       attempts.map(({ outcome, errorClass, message }) => [outcome, errorClass, message]),
@@ -197,9 +197,9 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
       return ledger;
     };
     await using first = await open("ab");
-    for (const claim of await claimSome(first, 2)) {
-      if (claim.item.itemId === "a0") await first.complete(claim, { result: '{"n":1}', usage, stop: false });
-      else await first.fail(claim, { errorClass: "schema", message: "no", usage });
+    for (const lease of await leaseSome(first, 2)) {
+      if (lease.item.itemId === "a0") await first.complete(lease, { result: '{"n":1}', usage, stop: false });
+      else await first.fail(lease, { errorClass: "schema", message: "no", usage });
     }
     await using second = await open("cba");
     await using source = await store.answersFromOtherJobs(second.jobId);
@@ -290,7 +290,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
 
   contract("a job without rows leases nothing and counts zero", async (harness) => {
     await using ledger = await started(harness, 0);
-    assert.deepEqual(await ledger.claim(5), []);
+    assert.deepEqual(await ledger.lease(5), []);
     assert.deepEqual(await ledger.counts(), {
       total: 0,
       pending: 0,
@@ -303,24 +303,24 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
 
   contract("each row is leased once, and its attempt counts", async (harness) => {
     await using ledger = await started(harness, 5);
-    const first = await claimSome(ledger, 2);
-    const rest = await claimSome(ledger, 3);
-    const claimed = [...first, ...rest].map((claim) => claim.item.rowIndex).sort();
-    assert.deepEqual(claimed, [0, 1, 2, 3, 4]);
+    const first = await leaseSome(ledger, 2);
+    const rest = await leaseSome(ledger, 3);
+    const leased = [...first, ...rest].map((lease) => lease.item.rowIndex).sort();
+    assert.deepEqual(leased, [0, 1, 2, 3, 4]);
     assert.ok([...first, ...rest].every(({ item }) => item.status === "running" && item.attempts === 1));
     assert.deepEqual(first[0]?.item.row, { name: `cat_${(first[0]?.item.rowIndex ?? 0) + 1}` });
-    assert.deepEqual(await ledger.claim(1), []);
+    assert.deepEqual(await ledger.lease(1), []);
     assert.equal((await ledger.counts()).running, 5);
   });
 
   contract("the first report wins and every later outcome of the attempt is rejected", async (harness) => {
     await using ledger = await started(harness, 1);
-    const claim = await claimOne(ledger);
-    const completed = await ledger.complete(claim, { result: '{"n":1}', usage, stop: false });
-    assert.equal(await ledger.complete(claim, { result: '{"n":2}', usage, stop: true }), null);
-    assert.equal(await ledger.fail(claim, { errorClass: "timeout", message: "late", usage }), null);
-    assert.equal(await ledger.retry(claim, { errorClass: "timeout", message: "late", usage }, 0), false);
-    assert.equal(await ledger.release(claim, usage), false);
+    const lease = await leaseOne(ledger);
+    const completed = await ledger.complete(lease, { result: '{"n":1}', usage, stop: false });
+    assert.equal(await ledger.complete(lease, { result: '{"n":2}', usage, stop: true }), null);
+    assert.equal(await ledger.fail(lease, { errorClass: "timeout", message: "late", usage }), null);
+    assert.equal(await ledger.retry(lease, { errorClass: "timeout", message: "late", usage }, 0), false);
+    assert.equal(await ledger.release(lease, usage), false);
     const item = await ledger.item("row-1");
     assert.deepEqual(item, completed, "the report gives back the row as the ledger has it");
     assert.equal(item?.status, "completed");
@@ -328,31 +328,31 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     assert.ok(item?.reportedAtMs !== null && item?.completedAtMs !== null);
     assert.deepEqual(item?.usage, usage);
     assert.equal((await ledger.job()).status, "running");
-    assert.deepEqual(await ledger.claim(1), []);
+    assert.deepEqual(await ledger.lease(1), []);
   });
 
   contract("a report with stop cancels the job in the same transaction", async (harness) => {
     await using ledger = await started(harness, 2);
-    const claim = await claimOne(ledger);
-    await ledger.complete(claim, { result: "{}", usage, stop: true });
+    const lease = await leaseOne(ledger);
+    await ledger.complete(lease, { result: "{}", usage, stop: true });
     const job = await ledger.job();
     assert.equal(job.status, "cancelled");
     assert.equal(job.error, "cancelled by worker request");
     assert.deepEqual((await statuses(ledger)).sort(), ["completed", "pending"]);
-    assert.deepEqual(await ledger.claim(1), []);
+    assert.deepEqual(await ledger.lease(1), []);
   });
 
   contract("a retried row is leased after its delay with the next attempt number and a new token", async (harness) => {
     await using ledger = await started(harness, 1);
-    const first = await claimOne(ledger);
+    const first = await leaseOne(ledger);
     assert.equal(await ledger.retry(first, { errorClass: "no_report", message: "silent", usage }, 400), true);
-    assert.deepEqual(await ledger.claim(1), []);
+    assert.deepEqual(await ledger.lease(1), []);
     const waiting = await ledger.item("row-1");
     assert.equal(waiting?.status, "pending");
     assert.equal(waiting?.errorClass, "no_report");
     assert.equal(typeof (await ledger.nextDueAtMs()), "number");
     await harness.pass(1500);
-    const second = await claimOne(ledger);
+    const second = await leaseOne(ledger);
     assert.equal(second.item.attempts, 2);
     assert.notEqual(second.leaseToken, first.leaseToken);
     assert.equal(await ledger.complete(first, { result: "{}", usage, stop: false }), null);
@@ -364,9 +364,9 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
 
   contract("a released row is leased again at once, and its attempt does not count", async (harness) => {
     await using ledger = await started(harness, 1);
-    const first = await claimOne(ledger);
+    const first = await leaseOne(ledger);
     assert.equal(await ledger.release(first, usage), true);
-    const second = await claimOne(ledger);
+    const second = await leaseOne(ledger);
     assert.equal(second.item.attempts, 1);
     assert.equal(second.item.usage.inputTokens, 10);
   });
@@ -375,30 +375,30 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     await using ledger = await started(harness, 3);
     for (const errorClass of ["schema", "timeout", "refused"] as const) {
       const message = `for ${errorClass}`;
-      const failed = await ledger.fail(await claimOne(ledger), { errorClass, message, usage });
+      const failed = await ledger.fail(await leaseOne(ledger), { errorClass, message, usage });
       assert.ok(failed);
       assert.deepEqual(await ledger.item(failed.itemId), failed);
       assert.deepEqual([failed.errorClass, failed.error], [errorClass, message]);
     }
-    assert.deepEqual(await ledger.claim(3), []);
+    assert.deepEqual(await ledger.lease(3), []);
     assert.equal((await ledger.counts()).failed, 3);
     assert.equal(await ledger.retryFailed({ errorClasses: ["schema"] }), 1);
     const byId = (await collect(ledger.items({ statuses: ["failed"] })))[0];
     assert.ok(byId);
     assert.equal(await ledger.retryFailed({ itemIds: [byId.itemId, "no such row"] }), 1);
-    assert.equal((await claimSome(ledger, 2)).length, 2);
+    assert.equal((await leaseSome(ledger, 2)).length, 2);
     assert.equal(await ledger.retryFailed({}), 1);
-    assert.equal((await claimOne(ledger)).item.attempts, 1);
+    assert.equal((await leaseOne(ledger)).item.attempts, 1);
   });
 
   contract("rows of a dead process are leased again, and their attempts do not count", async (harness) => {
     const dying = await started(harness, 3);
-    const [finished] = await claimSome(dying, 3);
+    const [finished] = await leaseSome(dying, 3);
     assert.ok(finished);
     await dying.complete(finished, { result: "{}", usage, stop: false });
     await using ledger = await harness.afterDeath(dying);
     assert.equal(await ledger.acquireRun(), true);
-    const again = await claimSome(ledger, 2);
+    const again = await leaseSome(ledger, 2);
     assert.equal(again.length, 2);
     assert.ok(again.every(({ item }) => item.attempts === 1 && item.itemId !== finished.item.itemId));
   });
@@ -422,14 +422,14 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     await using ledger = await started(harness, 5, {
       settings: { maxAttempts: 3, rowTimeoutMs: 1000, rowLimit: 2 },
     });
-    assert.equal((await claimSome(ledger, 2)).length, 2);
-    assert.deepEqual(await ledger.claim(5), []);
+    assert.equal((await leaseSome(ledger, 2)).length, 2);
+    assert.deepEqual(await ledger.lease(5), []);
     assert.equal((await ledger.counts()).total, 2);
     assert.equal((await collect(ledger.items())).length, 2);
     const settings = { maxAttempts: 5, rowTimeoutMs: 9, rowLimit: null, reuse: true };
     await ledger.setOptions({ settings, outputPath: "other.csv" });
     assert.equal((await ledger.counts()).total, 5);
-    assert.equal((await claimSome(ledger, 3)).length, 3);
+    assert.equal((await leaseSome(ledger, 3)).length, 3);
     const job = await ledger.job();
     assert.deepEqual(job.settings, settings);
     assert.equal(job.outputPath, "other.csv");
@@ -439,16 +439,16 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     await using ledger = await started(harness, 5);
     const settings = { maxAttempts: 3, rowTimeoutMs: 1000, rowLimit: 2 as number | null };
     await ledger.setOptions({ settings, outputPath: "out.csv" });
-    const first = await claimSome(ledger, 2);
+    const first = await leaseSome(ledger, 2);
     assert.deepEqual(
-      first.map((claim) => claim.item.rowIndex),
+      first.map((lease) => lease.item.rowIndex),
       [0, 1],
     );
-    for (let looks = 0; looks < 3; looks++) assert.deepEqual(await ledger.claim(5), []);
+    for (let looks = 0; looks < 3; looks++) assert.deepEqual(await ledger.lease(5), []);
     await ledger.setOptions({ settings: { ...settings, rowLimit: null }, outputPath: "out.csv" });
-    const rest = await claimSome(ledger, 3);
+    const rest = await leaseSome(ledger, 3);
     assert.deepEqual(
-      rest.map((claim) => [claim.item.rowIndex, claim.item.attempts]),
+      rest.map((lease) => [lease.item.rowIndex, lease.item.attempts]),
       [
         [2, 1],
         [3, 1],
@@ -459,10 +459,10 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
 
   contract("items are in table order, in whatever order they finished", async (harness) => {
     await using ledger = await started(harness, 1203);
-    const claims = await claimSome(ledger, 1203);
-    for (const claim of claims.toReversed()) {
-      if (claim.item.rowIndex % 2 === 0) {
-        await ledger.complete(claim, { result: "{}", usage: NO_USAGE, stop: false });
+    const leases = await leaseSome(ledger, 1203);
+    for (const lease of leases.toReversed()) {
+      if (lease.item.rowIndex % 2 === 0) {
+        await ledger.complete(lease, { result: "{}", usage: NO_USAGE, stop: false });
       }
     }
     const all = await collect(ledger.items());
@@ -487,14 +487,14 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
 
   contract("a page of rows is filtered by status, class and text at any offset", async (harness) => {
     await using ledger = await started(harness, 120);
-    const claims = await claimSome(ledger, 60);
-    for (const claim of claims) {
-      const { rowIndex } = claim.item;
+    const leases = await leaseSome(ledger, 60);
+    for (const lease of leases) {
+      const { rowIndex } = lease.item;
       if (rowIndex % 3 === 0) {
-        await ledger.complete(claim, { result: `{"said":"Blue_${rowIndex}"}`, usage, stop: false });
+        await ledger.complete(lease, { result: `{"said":"Blue_${rowIndex}"}`, usage, stop: false });
       } else if (rowIndex % 3 === 1) {
         const errorClass = rowIndex % 2 === 0 ? "schema" : "timeout";
-        await ledger.fail(claim, { errorClass, message: `100% wrong at ${rowIndex}`, usage });
+        await ledger.fail(lease, { errorClass, message: `100% wrong at ${rowIndex}`, usage });
       }
     }
     const { views } = ledger;
@@ -522,7 +522,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     const { views } = ledger;
     assert.deepEqual(await views.failures(), []);
     assert.deepEqual(await views.finishedPerInterval(0, 1000), []);
-    const [a, b, c, d, e] = await claimSome(ledger, 5);
+    const [a, b, c, d, e] = await leaseSome(ledger, 5);
     assert.ok(a && b && c && d && e);
     const failure = { message: "no", usage } as const;
     await harness.pass(1_234);

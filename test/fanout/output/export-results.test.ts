@@ -86,16 +86,16 @@ test("failed rows are written to a separate file with their error class", async 
 
 test("the output directory is created, and no partial file remains", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
-  const outputPath = path.join(harness.folder, "deep", "er", "out.csv");
+  const outputPath = path.join(harness.directory, "deep", "er", "out.csv");
   await harness.run({ outputPath });
   assert.deepEqual(await readdir(path.dirname(outputPath)), ["out.csv"]);
 });
 
 test("an unwritable output is rejected before any model call", async () => {
   await using harness = await FanoutHarness.open(() => assert.fail("a model call was made"));
-  await mkdir(path.join(harness.folder, "taken"));
+  await mkdir(path.join(harness.directory, "taken"));
   await assert.rejects(
-    harness.run({ outputPath: path.join(harness.folder, "taken") }),
+    harness.run({ outputPath: path.join(harness.directory, "taken") }),
     /the output .*taken cannot be written: it is a directory/,
   );
 });
@@ -110,9 +110,9 @@ test("if the output cannot be written at the end, no temporary file remains and 
     return report(request);
   });
   await assert.rejects(harness.run(), /failed to export output csv .*; nothing is lost: `procwire jobs export /);
-  const left = await readdir(harness.folder);
+  const left = await readdir(harness.directory);
   assert.deepEqual(left.sort(), ["in.csv", "jobs", "out.csv"], "no temporary file is left");
-  const elsewhere = path.join(harness.folder, "elsewhere.csv");
+  const elsewhere = path.join(harness.directory, "elsewhere.csv");
   const { summary } = await harness.run({ outputPath: elsewhere });
   assert.equal(summary.job.status, "completed");
   assert.ok((await stat(elsewhere)).isFile());

@@ -10,25 +10,25 @@ import { skipUnless } from "../../support/system/skip-unless.ts";
 import { catTable } from "../fanout-harness.ts";
 
 interface Setup {
-  folder: string;
+  directory: string;
   requests(): number;
   run(args: readonly string[], under?: readonly string[]): Promise<CliEnd>;
 }
 
 async function withTable(handler: MockHandler, body: (setup: Setup) => Promise<void>): Promise<void> {
-  const folder = await mkdtemp(path.join(tmpdir(), "procwire-full-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "procwire-full-"));
   const mock = await startMockResponses(handler);
-  const env = { OPENAI_BASE_URL: mock.url, PROCWIRE_HOME: path.join(folder, "home") };
+  const env = { OPENAI_BASE_URL: mock.url, PROCWIRE_HOME: path.join(directory, "home") };
   try {
-    await writeFile(path.join(folder, "cats.csv"), catTable(ROWS));
+    await writeFile(path.join(directory, "cats.csv"), catTable(ROWS));
     await body({
-      folder,
+      directory,
       requests: () => mock.requests.length,
-      run: (args, under = []) => runCli(args, { cwd: folder, env, under }),
+      run: (args, under = []) => runCli(args, { cwd: directory, env, under }),
     });
   } finally {
     await mock.close();
-    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
+    await rm(directory, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 
@@ -46,15 +46,15 @@ suite("an output that cannot be written", { concurrency: 3 }, () => {
   }, async () => {
     await withTable(
       (request) => report(request, { LONG }),
-      async ({ folder, requests, run }) => {
-        const out = path.join(folder, "out");
+      async ({ directory, requests, run }) => {
+        const out = path.join(directory, "out");
         await mkdir(out);
         await using disk = await SmallDisk.at(out, DISK_BYTES);
-        const full = await run([...FANOUT, "out/results.csv"], disk.under(folder));
+        const full = await run([...FANOUT, "out/results.csv"], disk.under(directory));
         assert.equal(full.code, 1, full.stderr);
         assert.match(full.stderr, /failed to export output csv .*ENOSPC.*; nothing is lost: `procwire jobs export /);
         assert.doesNotMatch(full.stderr, /\n\s+at |Error:/);
-        assert.deepEqual(await readdir(disk.folder), [], "no temporary file is left");
+        assert.deepEqual(await readdir(disk.directory), [], "no temporary file is left");
 
         const [job = ""] = (await run(["jobs", "list", "--json"])).stdout.split("\n");
         const { status, job_id: id, job_error: reason } = JSON.parse(job);
@@ -71,11 +71,11 @@ suite("an output that cannot be written", { concurrency: 3 }, () => {
   test("is rejected if it is the input by another name, also by `jobs export`", async () => {
     await withTable(
       (request) => report(request),
-      async ({ folder, requests, run }) => {
-        const input = path.join(folder, "cats.csv");
-        await symlink(input, path.join(folder, "link.csv"));
-        await link(input, path.join(folder, "hard.csv"));
-        await symlink(folder, path.join(folder, "here"));
+      async ({ directory, requests, run }) => {
+        const input = path.join(directory, "cats.csv");
+        await symlink(input, path.join(directory, "link.csv"));
+        await link(input, path.join(directory, "hard.csv"));
+        await symlink(directory, path.join(directory, "here"));
         for (const name of ["link.csv", "hard.csv", "here/cats.csv"]) {
           const { code, stderr } = await run([...FANOUT, name]);
           assert.equal(code, 1);

@@ -33,7 +33,7 @@ const PROGRESS: JobProgress = {
 suite("the directory of a job", () => {
   test("receives the failures although a row replaced it by a link", async () => {
     await using harness = await FanoutHarness.open(() => says("no report"));
-    const outside = path.join(harness.folder, "outside");
+    const outside = path.join(harness.directory, "outside");
     await mkdir(outside);
     const run: FanoutRun = {
       concurrency: 1,
@@ -42,19 +42,19 @@ suite("the directory of a job", () => {
         row: (item) => {
           if (item.rowIndex > 0) return;
           const [name = ""] = readdirSync(harness.jobsHome).filter((entry) => entry !== "by-key");
-          renameSync(path.join(harness.jobsHome, name), path.join(harness.folder, "moved"));
+          renameSync(path.join(harness.jobsHome, name), path.join(harness.directory, "moved"));
           symlinkSync(outside, path.join(harness.jobsHome, name));
         },
       },
     };
     await assert.rejects(harness.run(run), /the directory was moved or replaced meanwhile/);
     assert.deepEqual(await readdir(outside), []);
-    assert.match(await readFile(path.join(harness.folder, "moved", "errors.csv"), "utf8"), /no_report/);
+    assert.match(await readFile(path.join(harness.directory, "moved", "errors.csv"), "utf8"), /no_report/);
   });
 
   test("does not receive results.jsonl through a link", async () => {
     await using harness = await FanoutHarness.open((request) => report(request));
-    const victim = path.join(harness.folder, "victim");
+    const victim = path.join(harness.directory, "victim");
     await writeFile(victim, SECRET);
     const { summary } = await harness.run();
     const log = path.join(harness.jobsHome, summary.job.id, "results.jsonl");
@@ -66,19 +66,19 @@ suite("the directory of a job", () => {
 
   test("does not receive the rate status through a link or a replaced directory", async () => {
     await using harness = await FanoutHarness.open((request) => report(request));
-    const folder = path.join(harness.folder, "job");
-    const outside = path.join(harness.folder, "outside");
+    const jobPath = path.join(harness.directory, "job");
+    const outside = path.join(harness.directory, "outside");
     const victim = path.join(outside, "victim");
-    for (const directory of [folder, outside]) await mkdir(directory);
+    for (const created of [jobPath, outside]) await mkdir(created);
     await writeFile(victim, SECRET);
-    using directory = OutputDirectory.open(folder);
+    using directory = OutputDirectory.open(jobPath);
 
-    await symlink(victim, path.join(folder, RATE_STATUS_FILE));
+    await symlink(victim, path.join(jobPath, RATE_STATUS_FILE));
     const linked = new RateStatusFile(directory, systemClock);
     linked.update(PROGRESS);
     await linked.close();
-    await rename(folder, path.join(harness.folder, "moved"));
-    await symlink(outside, folder);
+    await rename(jobPath, path.join(harness.directory, "moved"));
+    await symlink(outside, jobPath);
     const replaced = new RateStatusFile(directory, systemClock);
     replaced.update(PROGRESS);
     await replaced.close();

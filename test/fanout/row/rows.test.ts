@@ -352,7 +352,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     });
     const { summary } = await harness.run({
       task: { tools: "exec" },
-      openTools: async (_job, rowIndex) => {
+      openTools: async (_job, { rowIndex }) => {
         opened.push(rowIndex);
         return {
           tools: [tool("weigh", async () => ({ text: `${rowIndex * 10}`, ok: true }))],
@@ -379,7 +379,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
       task: { tools: "exec" },
       table: catTable(2),
       settings: { maxAttempts: 1 },
-      openTools: async (_job, rowIndex) => {
+      openTools: async (_job, { rowIndex }) => {
         if (rowIndex === 0) throw new Error("no server at ws://127.0.0.1:1");
         return {
           tools: [tool("broken", () => Promise.reject(new Error("lost the machine")))],

@@ -99,10 +99,10 @@ suite("an API outage", { concurrency: 4 }, () => {
     await using harness = await FanoutHarness.open((request) =>
       request.index === 0 ? { type: "sse", events: [created()], keepOpen: true } : report(request),
     );
-    await writeFile(path.join(harness.folder, "cats.csv"), catTable(1));
+    await writeFile(path.join(harness.directory, "cats.csv"), catTable(1));
     const { code, stderr } = await runCli(
       ["fanout", "cats.csv", "--instruction", "{name}", "--output", "out.csv", "--idle-timeout", "1"],
-      { cwd: harness.folder, env: { OPENAI_BASE_URL: harness.mock.url } },
+      { cwd: harness.directory, env: { OPENAI_BASE_URL: harness.mock.url } },
     );
     assert.equal(code, 0, stderr);
     assert.equal(harness.mock.requests.length, 2);

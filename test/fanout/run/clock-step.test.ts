@@ -18,13 +18,13 @@ const STEP_BACK = `
 `;
 
 test("a clock that is set back by an hour delays no row of a job with --rpm", async () => {
-  const folder = await mkdtemp(path.join(tmpdir(), "procwire-step-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "procwire-step-"));
   const mock = await startMockResponses((request) => report(request));
-  const preload = path.join(folder, "step-back.mjs");
+  const preload = path.join(directory, "step-back.mjs");
   await writeFile(preload, STEP_BACK);
-  await writeFile(path.join(folder, "cats.csv"), catTable(ROWS));
+  await writeFile(path.join(directory, "cats.csv"), catTable(ROWS));
   const run = startCli(["fanout", "cats.csv", "--instruction", "{name}", "--output", "out.csv", "--rpm", "600"], {
-    cwd: folder,
+    cwd: directory,
     env: { OPENAI_BASE_URL: mock.url, NODE_OPTIONS: `--import ${preload}` },
   });
   try {
@@ -36,6 +36,6 @@ test("a clock that is set back by an hour delays no row of a job with --rpm", as
   } finally {
     run.child.kill("SIGKILL");
     await mock.close();
-    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
+    await rm(directory, { recursive: true, force: true, maxRetries: 10 });
   }
 });

@@ -33,14 +33,14 @@ for (const { flag, limit, tokens } of [
   { flag: "--budget-usd", limit: "2", tokens: 2_000 },
 ]) {
   test(`a fleet of four processes exceeds ${flag} by at most one row`, { skip }, async () => {
-    const folder = await mkdtemp(path.join(tmpdir(), "procwire-fleet-budget-"));
+    const directory = await mkdtemp(path.join(tmpdir(), "procwire-fleet-budget-"));
     const mock = await startMockResponses(priced);
     const database = ["--database-url", await postgres.createDatabase()];
-    const options = { cwd: folder, env: { OPENAI_BASE_URL: mock.url } };
+    const options = { cwd: directory, env: { OPENAI_BASE_URL: mock.url } };
     const workers: CliRun[] = [];
     try {
-      await writeFile(path.join(folder, "cats.csv"), catTable(200));
-      await writeFile(path.join(folder, "prices.json"), PRICES);
+      await writeFile(path.join(directory, "cats.csv"), catTable(200));
+      await writeFile(path.join(directory, "prices.json"), PRICES);
       assert.equal((await runCli(["fanout", "migrate", ...database], options)).code, 0);
       for (let index = 0; index < 3; index++) {
         workers.push(startCli(["fanout", "worker", ...database, "--concurrency", "16"], options));
@@ -61,7 +61,7 @@ for (const { flag, limit, tokens } of [
       for (const worker of workers) worker.child.kill("SIGKILL");
       await Promise.all(workers.map(({ ended }) => ended));
       await mock.close();
-      await rm(folder, { recursive: true, force: true, maxRetries: 10 });
+      await rm(directory, { recursive: true, force: true, maxRetries: 10 });
     }
   });
 }

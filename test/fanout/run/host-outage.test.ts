@@ -23,44 +23,44 @@ const ROWS = 12;
 const LANES = 4;
 
 interface Setup {
-  folder: string;
+  directory: string;
   mock: MockResponses;
   start(hosts: readonly ServeChild[], ...more: string[]): CliRun;
   rows(): Promise<Record<string, string>[]>;
 }
 
 async function withTable(handler: MockHandler, body: (setup: Setup) => Promise<void>): Promise<void> {
-  const folder = await mkdtemp(path.join(tmpdir(), "procwire-hosts-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "procwire-hosts-"));
   const mock = await startMockResponses(handler);
   const runs: CliRun[] = [];
   try {
-    await writeFile(path.join(folder, "cats.csv"), catTable(ROWS));
+    await writeFile(path.join(directory, "cats.csv"), catTable(ROWS));
     await body({
-      folder,
+      directory,
       mock,
       start: (hosts, ...more) => {
         const connect = hosts.flatMap(({ url }) => ["--connect", url]);
         const fanout = ["fanout", "cats.csv", "--instruction", "{name}", "--output", "out.csv", "--tools", "exec"];
         const args = [...fanout, "--concurrency", `${LANES}`, "--cwd", "/", ...connect, ...more];
-        const run = startCli(args, { cwd: folder, env: { OPENAI_BASE_URL: mock.url } });
+        const run = startCli(args, { cwd: directory, env: { OPENAI_BASE_URL: mock.url } });
         runs.push(run);
         return run;
       },
-      rows: async () => parse(await readFile(path.join(folder, "out.csv"), "utf8"), { columns: true }),
+      rows: async () => parse(await readFile(path.join(directory, "out.csv"), "utf8"), { columns: true }),
     });
   } finally {
     for (const run of runs) run.child.kill("SIGKILL");
     await Promise.all(runs.map((run) => run.ended));
     await mock.close();
-    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
+    await rm(directory, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 
 /** Shells on these hosts read no files of this user. */
 const HOST = { env: { HOME: "/" } };
 
-function startHost(folder: string, name = "host"): Promise<ServeChild> {
-  return new ServeChild(["--listen", `unix://${folder}/${name}`], HOST).listening();
+function startHost(directory: string, name = "host"): Promise<ServeChild> {
+  return new ServeChild(["--listen", `unix://${directory}/${name}`], HOST).listening();
 }
 
 /** Kills the server itself without a shutdown; its parent process ends the rest. */
@@ -94,8 +94,8 @@ function oneCommand(gate: Promise<void>): MockHandler {
 suite("hosts of --connect that crash", { concurrency: 2 }, () => {
   test("are awaited, and a row without commands there repeats no model call", async () => {
     const gate = Promise.withResolvers<void>();
-    await withTable(oneCommand(gate.promise), async ({ folder, mock, start, rows }) => {
-      await using host = await startHost(folder);
+    await withTable(oneCommand(gate.promise), async ({ directory, mock, start, rows }) => {
+      await using host = await startHost(directory);
       const run = start([host]);
       await until("all lanes are busy", () => mock.inFlight === LANES, run.ended);
       await crash(host);
@@ -125,8 +125,8 @@ suite("hosts of --connect that crash", { concurrency: 2 }, () => {
       const session = Number(/session ID (\d+)/i.exec(first)?.[1]);
       return answer(functionCall("in", "write_stdin", { session_id: session, chars: "go\n", yield_time_ms: 10_000 }));
     };
-    await withTable(handler, async ({ folder, mock, start, rows }) => {
-      await using host = await startHost(folder);
+    await withTable(handler, async ({ directory, mock, start, rows }) => {
+      await using host = await startHost(directory);
       const run = start([host]);
       await until("a command runs for each lane", () => held === LANES, run.ended);
       await crash(host);
@@ -141,9 +141,9 @@ suite("hosts of --connect that crash", { concurrency: 2 }, () => {
 
   test("leave their rows to the other hosts", async () => {
     const gate = Promise.withResolvers<void>();
-    await withTable(oneCommand(gate.promise), async ({ folder, mock, start, rows }) => {
-      await using lost = await startHost(folder, "lost");
-      await using other = await startHost(folder, "other");
+    await withTable(oneCommand(gate.promise), async ({ directory, mock, start, rows }) => {
+      await using lost = await startHost(directory, "lost");
+      await using other = await startHost(directory, "other");
       const run = start([lost, other]);
       await until("all lanes are busy", () => mock.inFlight === LANES, run.ended);
       await crash(lost);
@@ -159,8 +159,8 @@ suite("hosts of --connect that crash", { concurrency: 2 }, () => {
   test("pause the job before any model call if no host was available from the start", async () => {
     await withTable(
       (request) => report(request),
-      async ({ folder, mock, start }) => {
-        await using host = await startHost(folder);
+      async ({ directory, mock, start }) => {
+        await using host = await startHost(directory);
         await crash(host);
         const { code, stderr } = await start([host]).ended;
         assert.equal(code, 1);

@@ -22,7 +22,7 @@ export function killAtRandomPoints(): void {
     const seed = Math.floor(Math.random() * 2 ** 31);
     t.diagnostic(`seed ${seed}`);
     const random = randomFrom(seed);
-    const folder = await mkdtemp(path.join(tmpdir(), "procwire-kill-"));
+    const directory = await mkdtemp(path.join(tmpdir(), "procwire-kill-"));
     /** Rows that the ledger had as completed after some kill. */
     const finished = new Set<string>();
     const askedAgain: string[] = [];
@@ -36,10 +36,10 @@ export function killAtRandomPoints(): void {
       return report(request);
     });
     const args = ["fanout", "cats.csv", "--instruction", "{name}", "--output", "out.csv", "--concurrency", "4"];
-    const options = { cwd: folder, env: { OPENAI_BASE_URL: mock.url } };
-    const store = new SqliteStore(path.join(folder, ".procwire", "jobs"));
+    const options = { cwd: directory, env: { OPENAI_BASE_URL: mock.url } };
+    const store = new SqliteStore(path.join(directory, ".procwire", "jobs"));
     try {
-      await writeFile(path.join(folder, "cats.csv"), catTable(ROWS));
+      await writeFile(path.join(directory, "cats.csv"), catTable(ROWS));
       for (let kill = 0; kill < KILLS; kill++) {
         maxRequests = mock.requests.length + MAX_REQUESTS_PER_RUN;
         const run = startCli(args, options);
@@ -59,7 +59,7 @@ export function killAtRandomPoints(): void {
       const last = await runCli(args, options);
       assert.equal(last.code, 0, last.stderr);
       assert.deepEqual(askedAgain, []);
-      const rows: Record<string, string>[] = parse(await readFile(path.join(folder, "out.csv"), "utf8"), {
+      const rows: Record<string, string>[] = parse(await readFile(path.join(directory, "out.csv"), "utf8"), {
         columns: true,
       });
       assert.deepEqual(
@@ -67,7 +67,7 @@ export function killAtRandomPoints(): void {
         Array.from({ length: ROWS }, (_, index) => [`row-${index + 1}`, "completed", "1"]),
       );
       const [job] = await store.list();
-      const results = await readFile(path.join(folder, ".procwire", "jobs", job?.id ?? "", "results.jsonl"), "utf8");
+      const results = await readFile(path.join(directory, ".procwire", "jobs", job?.id ?? "", "results.jsonl"), "utf8");
       const ids = results
         .trimEnd()
         .split("\n")
@@ -76,7 +76,7 @@ export function killAtRandomPoints(): void {
       assert.equal(ids.length, ROWS);
     } finally {
       await mock.close();
-      await rm(folder, { recursive: true, force: true, maxRetries: 10 });
+      await rm(directory, { recursive: true, force: true, maxRetries: 10 });
     }
   });
 }

@@ -17,7 +17,7 @@ export function killOneOfThreeWorkers(): void {
   test("a job of three workers loses no row and repeats no reported row when one is killed with -9", {
     skip: missing ?? false,
   }, async () => {
-    const folder = await mkdtemp(path.join(tmpdir(), "procwire-workers-"));
+    const directory = await mkdtemp(path.join(tmpdir(), "procwire-workers-"));
     const postgres = await startPostgres();
     const open = Promise.withResolvers<void>();
     const mock = await startMockResponses(async (request) => {
@@ -30,14 +30,14 @@ export function killOneOfThreeWorkers(): void {
     const database = ["--database-url", url, "--heartbeat", "10"];
     const worker = (base: string) =>
       startCli(["fanout", "worker", ...database, "--concurrency", "4", "--exit-when-idle"], {
-        cwd: folder,
+        cwd: directory,
         env: { OPENAI_BASE_URL: base },
       });
     const runs: CliRun[] = [];
     try {
-      await writeFile(path.join(folder, "cats.csv"), catTable(ROWS));
+      await writeFile(path.join(directory, "cats.csv"), catTable(ROWS));
       const args = ["fanout", "cats.csv", "--instruction", "{name}", "--output", "out.csv", ...database];
-      const options = { cwd: folder, env: { OPENAI_BASE_URL: mock.url } };
+      const options = { cwd: directory, env: { OPENAI_BASE_URL: mock.url } };
       const first = startCli([...args, "--concurrency", "2", "--json"], options);
       runs.push(first);
       await until("two requests", () => mock.requests.length >= 2, first.ended);
@@ -61,7 +61,7 @@ export function killOneOfThreeWorkers(): void {
         assert.match(end.stderr, /working on job [0-9a-f]{8}\n[\s\S]*rows of job [0-9a-f]{8} done here/);
       }
 
-      const rows: Record<string, string>[] = parse(await readFile(path.join(folder, "out.csv"), "utf8"), {
+      const rows: Record<string, string>[] = parse(await readFile(path.join(directory, "out.csv"), "utf8"), {
         columns: true,
       });
       assert.deepEqual(
@@ -89,7 +89,7 @@ export function killOneOfThreeWorkers(): void {
       await Promise.all(runs.map((run) => run.ended));
       await Promise.all([mock.close(), tarPit.close()]);
       await postgres.close();
-      await rm(folder, { recursive: true, force: true, maxRetries: 10 });
+      await rm(directory, { recursive: true, force: true, maxRetries: 10 });
     }
   });
 }

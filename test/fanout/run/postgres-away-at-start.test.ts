@@ -17,16 +17,16 @@ const missing = await postgresMissing();
 if (missing && process.env.CI) throw new Error(missing);
 
 suite("a database that is unavailable when a command starts", { skip: missing ?? false }, () => {
-  let folder: string;
+  let directory: string;
   let postgres: TestPostgres;
   before(async () => {
-    folder = await mkdtemp(path.join(tmpdir(), "procwire-away-"));
-    await writeFile(path.join(folder, "cats.csv"), catTable(20));
+    directory = await mkdtemp(path.join(tmpdir(), "procwire-away-"));
+    await writeFile(path.join(directory, "cats.csv"), catTable(20));
     postgres = await startPostgres();
   });
   after(async () => {
     await postgres.close();
-    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
+    await rm(directory, { recursive: true, force: true, maxRetries: 10 });
   });
 
   /** How often a run has said that it waits. */
@@ -36,7 +36,7 @@ suite("a database that is unavailable when a command starts", { skip: missing ??
   test("fails the run after --outage-timeout, with the reason, and fails read-only commands at once", async () => {
     await using road = await DatabaseRoad.to(await postgres.createDatabase());
     await road.takeAway();
-    const options = { cwd: folder, env: { OPENAI_BASE_URL: "http://127.0.0.1:1" } };
+    const options = { cwd: directory, env: { OPENAI_BASE_URL: "http://127.0.0.1:1" } };
     const impatient = ["--database-url", road.url, "--outage-timeout", "1"];
     const worker = await runCli(["fanout", "worker", ...impatient], options);
     assert.equal(worker.code, 1);
@@ -55,7 +55,7 @@ suite("a database that is unavailable when a command starts", { skip: missing ??
   test("ends the wait with exit code 130 on an interrupt", async () => {
     await using road = await DatabaseRoad.to(await postgres.createDatabase());
     await road.takeAway();
-    const options = { cwd: folder, env: { OPENAI_BASE_URL: "http://127.0.0.1:1" } };
+    const options = { cwd: directory, env: { OPENAI_BASE_URL: "http://127.0.0.1:1" } };
     const worker = startCli(["fanout", "worker", "--database-url", road.url], options);
     await until("the worker to wait", () => countOutageReports(worker) === 1, worker.ended);
     worker.child.kill("SIGINT");
@@ -66,7 +66,7 @@ suite("a database that is unavailable when a command starts", { skip: missing ??
     const url = new URL(await postgres.createDatabase());
     url.pathname = "/elsewhere";
     const worker = await runCli(["fanout", "worker", "--database-url", url.href], {
-      cwd: folder,
+      cwd: directory,
       env: { OPENAI_BASE_URL: "http://127.0.0.1:1" },
     });
     assert.equal(worker.code, 1);
@@ -104,7 +104,7 @@ suite("a database that is unavailable when a command starts", { skip: missing ??
   test("is awaited by coordinator, worker and `jobs watch`, each reports it once, and every row is executed once", async () => {
     const url = await postgres.createDatabase();
     const mock = await startMockResponses((request) => report(request));
-    const options = { cwd: folder, env: { OPENAI_BASE_URL: mock.url } };
+    const options = { cwd: directory, env: { OPENAI_BASE_URL: mock.url } };
     const runs: CliRun[] = [];
     const start = (...words: string[]) => {
       const run = startCli([...words, "--database-url", url], options);
@@ -129,7 +129,7 @@ suite("a database that is unavailable when a command starts", { skip: missing ??
         assert.equal(countOutageReports(run), 1, run.stderr);
         assert.match(run.stderr, /database: the database is back after \d+ s\n/);
       }
-      const rows: { status: string }[] = parse(await readFile(path.join(folder, "out.csv"), "utf8"), {
+      const rows: { status: string }[] = parse(await readFile(path.join(directory, "out.csv"), "utf8"), {
         columns: true,
       });
       assert.deepEqual(

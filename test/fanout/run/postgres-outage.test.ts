@@ -19,7 +19,7 @@ const missing = await postgresMissing();
 if (missing && process.env.CI) throw new Error(missing);
 
 interface Fleet {
-  folder: string;
+  directory: string;
   road: DatabaseRoad;
   postgres: TestPostgres;
   mock: MockResponses;
@@ -35,7 +35,7 @@ interface Fleet {
 
 /** Runs a coordinator and a worker, each with rows in flight whose answers are delayed. */
 async function withFleet(disturb: (fleet: Fleet) => Promise<void>): Promise<void> {
-  const folder = await mkdtemp(path.join(tmpdir(), "procwire-outage-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "procwire-outage-"));
   const postgres = await startPostgres();
   const gate = Promise.withResolvers<void>();
   const mock = await startMockResponses(async (request) => {
@@ -52,7 +52,7 @@ async function withFleet(disturb: (fleet: Fleet) => Promise<void>): Promise<void
     return rows;
   };
   // A coordinator spools next to its output, a worker to the directory for temporary files.
-  const options = { cwd: folder, env: { OPENAI_BASE_URL: mock.url, TMPDIR: folder } };
+  const options = { cwd: directory, env: { OPENAI_BASE_URL: mock.url, TMPDIR: directory } };
   const database = ["--database-url", road.url, "--concurrency", "4"];
   const runs: CliRun[] = [];
   const start = (args: string[]) => {
@@ -61,7 +61,7 @@ async function withFleet(disturb: (fleet: Fleet) => Promise<void>): Promise<void
     return run;
   };
   try {
-    await writeFile(path.join(folder, "cats.csv"), catTable(ROWS));
+    await writeFile(path.join(directory, "cats.csv"), catTable(ROWS));
     const startCoordinator = () => start(["cats.csv", "--instruction", "{name}", "--output", "out.csv"]);
     const startWorker = () => start(["worker", "--exit-when-idle"]);
     const coordinator = startCoordinator();
@@ -76,7 +76,7 @@ async function withFleet(disturb: (fleet: Fleet) => Promise<void>): Promise<void
     };
 
     await disturb({
-      folder,
+      directory,
       road,
       postgres,
       mock,
@@ -94,7 +94,7 @@ async function withFleet(disturb: (fleet: Fleet) => Promise<void>): Promise<void
       const { code, stderr } = await run.ended;
       assert.equal(code, 0, stderr);
     }
-    const rows: Record<string, string>[] = parse(await readFile(path.join(folder, "out.csv"), "utf8"), {
+    const rows: Record<string, string>[] = parse(await readFile(path.join(directory, "out.csv"), "utf8"), {
       columns: true,
     });
     assert.deepEqual(
@@ -109,7 +109,7 @@ async function withFleet(disturb: (fleet: Fleet) => Promise<void>): Promise<void
     await Promise.all(runs.map((run) => run.ended));
     await mock.close();
     await postgres.close();
-    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
+    await rm(directory, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 
@@ -150,8 +150,8 @@ suite("a fleet during a database outage", { concurrency: 2, skip: missing ?? fal
   });
 
   test("loses no report if it is killed meanwhile: the next start applies the spooled reports", async () => {
-    await withFleet(async ({ folder, postgres, mock, answerAll, runs, startAgain, kill }) => {
-      const spooled = () => spooledReports(folder);
+    await withFleet(async ({ directory, postgres, mock, answerAll, runs, startAgain, kill }) => {
+      const spooled = () => spooledReports(directory);
       await postgres.stop();
       answerAll();
       await until("all reports are spooled", async () => (await spooled()).length === 8, runs.worker.ended);
@@ -164,12 +164,12 @@ suite("a fleet during a database outage", { concurrency: 2, skip: missing ?? fal
   });
 
   test("applies the reports of a killed process through another process of the machine", async () => {
-    await withFleet(async ({ folder, postgres, mock, answerAll, query, runs, kill }) => {
+    await withFleet(async ({ directory, postgres, mock, answerAll, query, runs, kill }) => {
       await postgres.stop();
       answerAll();
       await until(
         "all reports are spooled",
-        async () => (await spooledReports(folder)).length === 8,
+        async () => (await spooledReports(directory)).length === 8,
         runs.worker.ended,
       );
       await kill(runs.worker);
@@ -195,8 +195,8 @@ suite("a fleet during a database outage", { concurrency: 2, skip: missing ?? fal
 });
 
 /** Returns the lines of the spool files. */
-async function spooledReports(folder: string): Promise<string[]> {
-  const names = (await readdir(folder)).filter((name) => name.startsWith(".procwire-reports-"));
-  const texts = await Promise.all(names.map((name) => readFile(path.join(folder, name), "utf8").catch(() => "")));
+async function spooledReports(directory: string): Promise<string[]> {
+  const names = (await readdir(directory)).filter((name) => name.startsWith(".procwire-reports-"));
+  const texts = await Promise.all(names.map((name) => readFile(path.join(directory, name), "utf8").catch(() => "")));
   return texts.flatMap((text) => text.split("\n").filter((line) => line !== ""));
 }

@@ -18,8 +18,8 @@ suite("the same command started several times at once", { concurrency: 2 }, () =
       await gate.promise;
       return report(request);
     });
-    await writeFile(path.join(harness.folder, "cats.csv"), catTable(ROWS));
-    const options = { cwd: harness.folder, env: { OPENAI_BASE_URL: harness.mock.url } };
+    await writeFile(path.join(harness.directory, "cats.csv"), catTable(ROWS));
+    const options = { cwd: harness.directory, env: { OPENAI_BASE_URL: harness.mock.url } };
     const args = ["fanout", "cats.csv", "--instruction", "{name}", "--output", "out.csv"];
     const runs = Array.from({ length: 4 }, () => startCli(args, options));
     // No request is answered before all processes but one have ended.
@@ -45,8 +45,8 @@ suite("the same command started several times at once", { concurrency: 2 }, () =
     await using harness = await FanoutHarness.open((request) => report(request));
     const postgres = await startPostgres();
     try {
-      await writeFile(path.join(harness.folder, "cats.csv"), catTable(ROWS));
-      const options = { cwd: harness.folder, env: { OPENAI_BASE_URL: harness.mock.url } };
+      await writeFile(path.join(harness.directory, "cats.csv"), catTable(ROWS));
+      const options = { cwd: harness.directory, env: { OPENAI_BASE_URL: harness.mock.url } };
       const database = ["--database-url", await postgres.createDatabase()];
       const args = ["fanout", "cats.csv", "--instruction", "{name}", "--output", "out.csv", ...database];
       const ends = await Promise.all([runCli(args, options), runCli(args, options)]);

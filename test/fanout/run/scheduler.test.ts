@@ -50,11 +50,11 @@ function fakeLedger(rows: number) {
   let next = 0;
   let open = rows;
   const commit: { run: (what: string) => Promise<void> } = { run: async () => undefined };
-  const settle = async (what: string, claim: ItemLease, left: number) => {
-    log.push(`${what} ${claim.item.itemId}`);
-    await commit.run(`${what} ${claim.item.itemId}`);
+  const settle = async (what: string, lease: ItemLease, left: number) => {
+    log.push(`${what} ${lease.item.itemId}`);
+    await commit.run(`${what} ${lease.item.itemId}`);
     open += left;
-    log.push(`committed ${claim.item.itemId}`);
+    log.push(`committed ${lease.item.itemId}`);
     return true;
   };
   const ledger: JobLedger = {
@@ -81,22 +81,22 @@ function fakeLedger(rows: number) {
     acquireRun: async () => true,
     releaseRun: async () => undefined,
     isRunHeld: async () => true,
-    claim: async (limit) => {
-      const claims: ItemLease[] = [];
-      while (claims.length < limit && next < rows) {
-        const claim = { item: item(next), leaseToken: `t${next}` };
+    lease: async (limit) => {
+      const leases: ItemLease[] = [];
+      while (leases.length < limit && next < rows) {
+        const lease = { item: item(next), leaseToken: `t${next}` };
         next++;
-        log.push(`claim ${claim.item.itemId}`);
-        claims.push(claim);
+        log.push(`lease ${lease.item.itemId}`);
+        leases.push(lease);
       }
-      return claims;
+      return leases;
     },
     isDone: async () => open === 0,
     nextDueAtMs: async () => null,
-    complete: async (claim) => ((await settle("complete", claim, -1)) ? claim.item : null),
-    fail: async (claim) => ((await settle("fail", claim, -1)) ? claim.item : null),
-    retry: async (claim) => settle("retry", claim, 0),
-    release: async (claim) => settle("release", claim, 0),
+    complete: async (lease) => ((await settle("complete", lease, -1)) ? lease.item : null),
+    fail: async (lease) => ((await settle("fail", lease, -1)) ? lease.item : null),
+    retry: async (lease) => settle("retry", lease, 0),
+    release: async (lease) => settle("release", lease, 0),
     setStatus: async () => true,
     setOptions: async () => undefined,
     retryFailed: async () => 0,
@@ -143,8 +143,8 @@ test("a slot leases its next row only after its last one is committed", async ()
   // The other lane works through all the other rows; this one waits for its commit.
   await until("the other rows to be committed", () => log.filter((line) => line.startsWith("committed")).length === 3);
   assert.deepEqual(
-    log.filter((line) => line.startsWith("claim")),
-    ["claim row-1", "claim row-2", "claim row-3", "claim row-4"],
+    log.filter((line) => line.startsWith("lease")),
+    ["lease row-1", "lease row-2", "lease row-3", "lease row-4"],
   );
   assert.ok(!log.includes("committed row-1"));
   held.resolve();
@@ -160,9 +160,9 @@ test("a slow first row delays the others only for a limited time", async () => {
     return refused;
   };
   const { clock, ended } = run(ledger, rowAgent, { warmFirst: true });
-  await until("the first row to be claimed", () => log.length === 1);
+  await until("the first row to be leased", () => log.length === 1);
   await clock.advance(9_000);
-  assert.deepEqual(log, ["claim row-1"]);
+  assert.deepEqual(log, ["lease row-1"]);
   await clock.advance(2_000);
   await until("the other rows to be done", () => log.includes("committed row-3"));
   slow.resolve();
@@ -175,7 +175,7 @@ test("one slot executes rows strictly in sequence", async () => {
   await ended;
   assert.deepEqual(
     log,
-    [1, 2, 3].flatMap((row) => [`claim row-${row}`, `fail row-${row}`, `committed row-${row}`]),
+    [1, 2, 3].flatMap((row) => [`lease row-${row}`, `fail row-${row}`, `committed row-${row}`]),
   );
 });
 
@@ -185,8 +185,8 @@ test("a ledger error stops the job, aborts the rows in flight and is reported", 
     if (what === "fail row-1") throw new Error("disk full");
   };
   let aborted = 0;
-  const { ended } = run(ledger, (claim, signal) => {
-    if (claim.item.rowIndex === 0) return Promise.resolve(refused);
+  const { ended } = run(ledger, (lease, signal) => {
+    if (lease.item.rowIndex === 0) return Promise.resolve(refused);
     return new Promise((resolve) =>
       signal.addEventListener("abort", () => {
         aborted++;
@@ -203,7 +203,7 @@ test("an interrupt releases rows and leases no more", async () => {
   const controller = new AbortController();
   const { clock, ended } = run(
     ledger,
-    (_claim, signal) =>
+    (_lease, signal) =>
       new Promise((resolve) =>
         signal.addEventListener("abort", () => resolve({ type: "interrupted", usage: NO_USAGE })),
       ),
@@ -213,8 +213,8 @@ test("an interrupt releases rows and leases no more", async () => {
   controller.abort(new Error("SIGINT"));
   assert.deepEqual(await ended, { type: "stopped", status: "paused", reason: "interrupted" });
   assert.deepEqual(
-    log.filter((line) => line.startsWith("claim") || line.startsWith("release")),
-    ["claim row-1", "claim row-2", "release row-1", "release row-2"],
+    log.filter((line) => line.startsWith("lease") || line.startsWith("release")),
+    ["lease row-1", "lease row-2", "release row-1", "release row-2"],
   );
 });
 

@@ -93,9 +93,9 @@ suite("a systemic failure", { concurrency: 3 }, () => {
     const mocks = await Promise.all(bad.map(({ answer }) => startMockResponses(() => answer)));
     const postgres = await startPostgres();
     const database = ["--database-url", await postgres.createDatabase(), "--concurrency", "2"];
-    await writeFile(path.join(harness.folder, "cats.csv"), catTable(10));
+    await writeFile(path.join(harness.directory, "cats.csv"), catTable(10));
     const start = (args: string[], url: string) =>
-      startCli(["fanout", ...args, ...database], { cwd: harness.folder, env: { OPENAI_BASE_URL: url } });
+      startCli(["fanout", ...args, ...database], { cwd: harness.directory, env: { OPENAI_BASE_URL: url } });
     const coordinator = start(["cats.csv", "--instruction", "{name}", "--output", "out.csv"], slow.url);
     try {
       await until("the coordinator's rows", () => slow.inFlight === 2, coordinator.ended);

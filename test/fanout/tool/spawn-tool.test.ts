@@ -23,24 +23,24 @@ import { until } from "../../support/system/until.ts";
 import { catTable } from "../fanout-harness.ts";
 
 interface Setup {
-  folder: string;
+  directory: string;
   mock: MockResponses;
   exec(args: string[]): Promise<CliEnd>;
 }
 
 async function withExec(handler: MockHandler, body: (setup: Setup) => Promise<void>): Promise<void> {
-  const folder = await mkdtemp(path.join(tmpdir(), "procwire-exec-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "procwire-exec-"));
   const mock = await startMockResponses(handler);
   const env = { OPENAI_BASE_URL: mock.url, OPENAI_API_KEY: "dummy" };
   try {
     await body({
-      folder,
+      directory,
       mock,
-      exec: (args) => runCli(["exec", "-s", "danger-full-access", ...args], { cwd: folder, env }),
+      exec: (args) => runCli(["exec", "-s", "danger-full-access", ...args], { cwd: directory, env }),
     });
   } finally {
     await mock.close();
-    await rm(folder, { recursive: true, force: true, maxRetries: 10 });
+    await rm(directory, { recursive: true, force: true, maxRetries: 10 });
   }
 }
 
@@ -79,9 +79,9 @@ suite("procwire exec with fan-out", { concurrency: 3 }, () => {
       output_csv_path: output,
       max_concurrency: 64,
     }));
-    await withExec(responder, async ({ folder, mock, exec }) => {
-      input = path.join(folder, "agent_jobs_input.csv");
-      output = path.join(folder, "agent_jobs_output.csv");
+    await withExec(responder, async ({ directory, mock, exec }) => {
+      input = path.join(directory, "agent_jobs_input.csv");
+      output = path.join(directory, "agent_jobs_output.csv");
       await writeFile(input, catTable(100));
       const { code, stderr } = await exec([...FANOUT, PROMPT]);
       assert.equal(code, 0, stderr);
@@ -107,8 +107,8 @@ suite("procwire exec with fan-out", { concurrency: 3 }, () => {
     const args = { csv_path: "cats.csv", instruction: "{name}", id_column: "name", unknown_extra: 1 };
     await withExec(
       spawning(args, (request) => (request.item?.itemId === "cat_2" ? says("no") : report(request))),
-      async ({ folder, exec }) => {
-        await writeFile(path.join(folder, "cats.csv"), catTable(3));
+      async ({ directory, exec }) => {
+        await writeFile(path.join(directory, "cats.csv"), catTable(3));
         const { code, stdout, stderr } = await exec([...FANOUT, PROMPT]);
         assert.equal(code, 0, stderr);
         const summary = JSON.parse(stdout);
@@ -132,15 +132,15 @@ suite("procwire exec with fan-out", { concurrency: 3 }, () => {
         ]);
         const file = `cats.agent-job-${summary.job_id.slice(0, 8)}.csv`;
         assert.equal(path.basename(summary.output_csv_path), file);
-        assert.ok((await readdir(folder)).includes(file));
+        assert.ok((await readdir(directory)).includes(file));
         assert.match(stderr, /agent job [0-9a-f]{8} completed_with_errors: 2 of 3 rows completed, 1 failed/);
       },
     );
   });
 
   test("the JSON events hold the job and its rows, and the usage counts the workers", async () => {
-    await withExec(spawning({ csv_path: "cats.csv", instruction: "{name}" }), async ({ folder, exec }) => {
-      await writeFile(path.join(folder, "cats.csv"), catTable(5));
+    await withExec(spawning({ csv_path: "cats.csv", instruction: "{name}" }), async ({ directory, exec }) => {
+      await writeFile(path.join(directory, "cats.csv"), catTable(5));
       const { code, stdout, stderr } = await exec([...FANOUT, "--json", PROMPT]);
       assert.equal(code, 0, stderr);
       assert.equal(stderr, "");
@@ -191,8 +191,8 @@ suite("procwire exec with fan-out", { concurrency: 3 }, () => {
       if (outputs.length > 0) return says(JSON.stringify(outputs));
       return answer(...wrong.map(([args], index) => functionCall(`s${index}`, "spawn_agents_on_csv", args)));
     };
-    await withExec(handler, async ({ folder, mock, exec }) => {
-      await writeFile(path.join(folder, "cats.csv"), catTable(1));
+    await withExec(handler, async ({ directory, mock, exec }) => {
+      await writeFile(path.join(directory, "cats.csv"), catTable(1));
       const { code, stdout } = await exec([...FANOUT, PROMPT]);
       assert.equal(code, 0);
       const outputs: string[] = JSON.parse(stdout);
@@ -203,8 +203,8 @@ suite("procwire exec with fan-out", { concurrency: 3 }, () => {
 
   test("a job that requests more concurrency than the cap reports its actual concurrency", async () => {
     const args = { csv_path: "cats.csv", instruction: "{name}", max_concurrency: 1000 };
-    await withExec(spawning(args), async ({ folder, mock, exec }) => {
-      await writeFile(path.join(folder, "cats.csv"), catTable(30));
+    await withExec(spawning(args), async ({ directory, mock, exec }) => {
+      await writeFile(path.join(directory, "cats.csv"), catTable(30));
       const { stderr } = await exec([...FANOUT, "-c", "agents.max_threads=3", PROMPT]);
       assert.match(stderr, /agent job concurrency: requested=1000 max_threads=3 effective=3/);
       assert.ok(mock.peakInFlight <= 3);
@@ -220,8 +220,8 @@ suite("procwire exec with fan-out", { concurrency: 3 }, () => {
       if (text.includes("inner cat") || outputs.length > 0) return report(request, { saw: outputs[0] ?? "" });
       return answer(functionCall("n", "spawn_agents_on_csv", inner));
     });
-    await withExec(handler, async ({ folder, exec }) => {
-      await writeFile(path.join(folder, "cats.csv"), catTable(1));
+    await withExec(handler, async ({ directory, exec }) => {
+      await writeFile(path.join(directory, "cats.csv"), catTable(1));
       const flat = await exec([...FANOUT, PROMPT]);
       assert.equal(flat.code, 0, flat.stderr);
       const output = JSON.parse(flat.stdout).output_csv_path;
@@ -239,7 +239,7 @@ suite("procwire exec with fan-out", { concurrency: 3 }, () => {
       ]);
       assert.equal(nested.code, 0, nested.stderr);
       assert.equal(JSON.parse(nested.stdout).completed_items, 1);
-      assert.match(await readFile(path.join(folder, "inner.csv"), "utf8"), /,completed,1,/);
+      assert.match(await readFile(path.join(directory, "inner.csv"), "utf8"), /,completed,1,/);
     });
   });
 
@@ -254,16 +254,16 @@ suite("procwire exec with fan-out", { concurrency: 3 }, () => {
     const handler = spawning(args, (request) =>
       slow && !["row-1", "row-2"].includes(request.item?.itemId ?? "") ? { type: "hang" } : report(request),
     );
-    await withExec(handler, async ({ folder, mock, exec }) => {
-      await writeFile(path.join(folder, "cats.csv"), catTable(6));
+    await withExec(handler, async ({ directory, mock, exec }) => {
+      await writeFile(path.join(directory, "cats.csv"), catTable(6));
       const env = { OPENAI_BASE_URL: mock.url, OPENAI_API_KEY: "dummy" };
-      const run = startCli(["exec", "-s", "danger-full-access", ...FANOUT, PROMPT], { cwd: folder, env });
+      const run = startCli(["exec", "-s", "danger-full-access", ...FANOUT, PROMPT], { cwd: directory, env });
       await until("five requests", () => mock.requests.length >= 5, run.ended);
       run.child.kill("SIGINT");
       const { code, stderr } = await run.ended;
       assert.equal(code, 130, stderr);
       assert.match(stderr, /turn interrupted/);
-      const table = await readFile(path.join(folder, "out.csv"), "utf8");
+      const table = await readFile(path.join(directory, "out.csv"), "utf8");
       assert.equal(table.match(/,completed,1,/g)?.length, 2);
       assert.equal(table.match(/,pending,0,/g)?.length, 4);
       const before = mock.requests.length;

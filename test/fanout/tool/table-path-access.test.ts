@@ -146,12 +146,12 @@ suite("spawn_agents_on_csv in a sandbox", { concurrency: 3, skip }, () => {
     let swap = async () => undefined as unknown;
     await inWorld(
       async ({ workspace, outside, spawn }) => {
-        const folder = path.join(workspace, "results");
-        await mkdir(folder);
+        const directory = path.join(workspace, "results");
+        await mkdir(directory);
         swap = async () => {
           swap = async () => undefined;
-          await rename(folder, path.join(workspace, "moved"));
-          await symlink(outside, folder);
+          await rename(directory, path.join(workspace, "moved"));
+          await symlink(outside, directory);
         };
         const { said } = await spawn("workspace-write", {
           csv_path: "cats.csv",
@@ -170,13 +170,13 @@ suite("spawn_agents_on_csv in a sandbox", { concurrency: 3, skip }, () => {
 
   test("a directory that becomes a symbolic link between the check and the run is rejected", async () => {
     await inWorld(async ({ workspace, outside }) => {
-      const folder = path.join(workspace, "results");
-      await mkdir(folder);
+      const directory = path.join(workspace, "results");
+      await mkdir(directory);
       /** Replaces the directory after the tool has checked its path. */
       class SwappingStore extends SqliteStore {
         override async withKey<T>(key: string, signal: AbortSignal, task: () => Promise<T>): Promise<T> {
-          await rename(folder, path.join(workspace, "moved"));
-          await symlink(outside, folder);
+          await rename(directory, path.join(workspace, "moved"));
+          await symlink(outside, directory);
           return super.withKey(key, signal, task);
         }
       }

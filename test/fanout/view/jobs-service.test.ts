@@ -22,7 +22,7 @@ const PRICES = PACKAGE_PRICES.with(`{"${MODEL}": {"input": 1, "output": 10}}`, "
 
 function viewsOf(harness: FanoutHarness) {
   const store = new SqliteStore(harness.jobsHome);
-  const views = new JobsQueryService({ store, prices: PRICES, jobsHome: harness.jobsHome });
+  const views = new JobsQueryService({ store, prices: PRICES, jobsHome: harness.jobsHome, program: "/opt/procwire" });
   return {
     views,
     async query<T>(question: JobsQuery, schema: Schema<T>): Promise<T> {
@@ -61,12 +61,12 @@ test("a job is shown with its rows, failures, cost and the transcript of a row",
     details.settled.reduce((sum, { completed, failed }) => sum + completed + failed, 0),
     3,
   );
-  assert.deepEqual([details.retryRefused, details.isBeingRun, details.etaSeconds], [null, false, null]);
+  assert.deepEqual([details.retryRefused, details.job.isBeingRun, details.job.etaSeconds], [null, false, null]);
 
   const page = await query({ type: "rows", jobId, query: { offset: 1, limit: 1 } }, rowPage);
   assert.deepEqual([page.total, page.offset, page.rows.length], [3, 1, 1]);
   assert.deepEqual([page.rows[0]?.itemId, page.rows[0]?.errorClass], ["row-2", "no_report"]);
-  assert.equal(page.rows[0]?.cells, '{"name":"cat_2"}');
+  assert.deepEqual(page.rows[0]?.cells, ["cat_2"]);
 
   const row = await query({ type: "row", jobId, itemId: "row-2" }, rowDetails);
   assert.match(row.prompt, /Write about cat_2\./);
@@ -93,12 +93,16 @@ test("failed rows become pending on request, and the response names the command 
   const short = jobId.slice(0, 8);
   const retry = (request: Extract<JobsQuery, { type: "retry" }>["request"]) =>
     query({ type: "retry", jobId, request }, retryResult);
-  assert.deepEqual(await retry({ errorClasses: ["timeout"] }), { rows: 0, command: null });
+  assert.deepEqual(await retry({ errorClasses: ["timeout"] }), { rows: 0, command: null, run: null });
   assert.deepEqual(await retry({ itemIds: ["row-3"] }), {
     rows: 1,
-    command: `procwire jobs retry ${short} --item 'row-3'`,
+    command: `procwire jobs retry ${short} --item row-3`,
+    run: {
+      argv: ["/opt/procwire", "jobs", "retry", short, "--item", "row-3"],
+      env: Object.assign(Object.create(null), { PROCWIRE_JOBS: harness.jobsHome }),
+    },
   });
-  assert.deepEqual(await retry({}), { rows: 1, command: `procwire jobs retry ${short}` });
+  assert.equal((await retry({})).command, `procwire jobs retry ${short}`);
   assert.deepEqual(await views.handle({ type: "retry", jobId, request: {} }), {
     type: "refused",
     reason: "no row has failed",
@@ -134,10 +138,10 @@ test("a running job shows its rate status, its rate and its estimated end", asyn
   });
   const details = await read();
   assert.ok(details);
-  assert.equal(details.isBeingRun, true);
-  assert.ok(details.ratePerSecond > 0 && details.etaSeconds !== null);
+  assert.equal(details.job.isBeingRun, true);
+  assert.ok(details.job.ratePerSecond > 0 && details.job.etaSeconds !== null);
   assert.deepEqual([details.pace?.width, details.pace?.maxWidth, details.pace?.heldMs], [1, 1, 0]);
   hold.resolve();
   await running;
-  assert.deepEqual([(await read())?.pace, (await read())?.ratePerSecond], [null, 0]);
+  assert.deepEqual([(await read())?.pace, (await read())?.job.etaSeconds], [null, null]);
 });

@@ -18,6 +18,12 @@ test("decodes the record of a persistent process, which excludes the environment
   assert.deepEqual([read?.startedAtMs, read?.params.argv], [5, ["x"]]);
 });
 
+test("decodes name and labels of a persistent process", () => {
+  const labels = { team: "x" };
+  const read = decodeRecord(encodeRecord(owner, 5, { ...params, argv: ["x"], name: "api", labels }));
+  assert.deepEqual([read?.params.name, read?.params.labels], ["api", labels]);
+});
+
 test("rejects a record of another version and an invalid record", () => {
   const text = encodeRecord(owner, 5, { ...params, argv: ["x"] });
   assert.equal(decodeRecord(text.replace('"version":"2"', '"version":"1"')), null);

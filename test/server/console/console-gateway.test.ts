@@ -8,9 +8,14 @@ import { systemClock } from "../../../src/async/clock.ts";
 import { nodeSocketProvider } from "../../../src/connection/socket-provider.ts";
 import { createLocalHost } from "../../../src/host/local-host.ts";
 import { parseAuthFlags } from "../../../src/server/auth/auth-config.ts";
-import { LOCAL_PRINCIPAL } from "../../../src/server/auth/principal.ts";
+import { Authenticator } from "../../../src/server/auth/authenticator.ts";
+import { LOCAL_PRINCIPAL, type Principal } from "../../../src/server/auth/principal.ts";
 import type { WebSocketAuth } from "../../../src/server/auth/websocket-auth.ts";
-import { COOKIE_VALID_MS, ConsoleAuth, LOGIN_TOKEN_VALID_MS } from "../../../src/server/console/console-auth.ts";
+import {
+  CONSOLE_SESSION_VALID_MS,
+  ConsoleAuth,
+  LOGIN_TOKEN_VALID_MS,
+} from "../../../src/server/console/console-auth.ts";
 import { HTTP_TIMEOUTS, type HttpTimeouts } from "../../../src/server/console/console-http-server.ts";
 import { ExecServer } from "../../../src/server/exec-server.ts";
 import type { FdQuota } from "../../../src/server/listen/fd-quota.ts";
@@ -19,6 +24,7 @@ import { WebSocketGateway } from "../../../src/server/listen/websocket-gateway.t
 import { ServerMetrics } from "../../../src/server/observability/server-metrics.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
 import { scratchDirectory } from "../../support/servers/serve.ts";
+import { tcpPort } from "../../support/servers/websocket-server.ts";
 import { until } from "../../support/system/until.ts";
 
 const scratch = scratchDirectory();
@@ -114,7 +120,7 @@ async function openNarrow(useNode: boolean, { timeouts, shares = {}, figures: me
   const gateway = new WebSocketGateway(
     server,
     {
-      auth: { type: "none" },
+      auth: new Authenticator({ type: "none" }),
       anonymousPrincipal: () => LOCAL_PRINCIPAL,
       allowedHosts: new Set(),
       web: { directory: scratch.path },
@@ -135,7 +141,7 @@ async function openNarrow(useNode: boolean, { timeouts, shares = {}, figures: me
     /** Connections that the server has closed. */
     closed: () => closed,
     http: () => {
-      const raw = new RawHttp(listener.port);
+      const raw = new RawHttp(tcpPort(listener));
       sockets.push(raw.socket);
       return raw;
     },
@@ -166,7 +172,11 @@ const webSocketText = (text: string) =>
   Buffer.concat([Buffer.from([0x81, 0x80 | text.length, 0, 0, 0, 0]), Buffer.from(text)]);
 const ORIGIN = "origin: http://127.0.0.1\r\n";
 const tokenIn = (url: string | null) => new URL(url ?? "").hash.replace("#token=", "");
-const cookieIn = ({ headers }: Answer) => headers.get("set-cookie")?.split(";")[0] ?? "";
+/** Secret of the console session in the response to a sign-in. */
+const secretIn = ({ body }: Answer): string => JSON.parse(body).secret;
+const bearer = (secret: string) => `authorization: Bearer ${secret}\r\n`;
+const offer = (token: string, first = "procwire.v1, ") =>
+  `sec-websocket-protocol: ${first}procwire.token.${Buffer.from(token).toString("base64url")}\r\n`;
 
 for (const useNode of [false, true]) {
   describe(`a gateway with a web console, over ${useNode ? "Node's sockets" : "the addon's sockets"}`, () => {
@@ -223,56 +233,53 @@ for (const useNode of [false, true]) {
         http.socket.write(byte);
         await new Promise((resolve) => setImmediate(resolve));
       }
-      assert.equal((await http.send(request.slice(-1))).status, 204);
+      assert.equal((await http.send(request.slice(-1))).status, 200);
     });
 
-    test("exchanges the token of the login URL for a cookie once", async () => {
+    test("exchanges the token of the login URL for a console session once", async () => {
       await using gateway = await open(useNode);
       const url = gateway.listening.loginUrl();
       assert.match(url ?? "", /^http:\/\/127\.0\.0\.1:\d+\/#token=[\w-]{32}$/);
       const body = JSON.stringify({ token: tokenIn(url) });
       const http = gateway.http();
       const signedIn = await http.send(post("/api/sign-in", body));
-      assert.equal(signedIn.status, 204);
-      assert.match(
-        signedIn.headers.get("set-cookie") ?? "",
-        new RegExp(`^procwire_${gateway.port}=[\\w-]{32}; Path=/; HttpOnly; SameSite=Strict; Max-Age=43200$`),
-      );
-      const cookie = cookieIn(signedIn);
-      assert.deepEqual(
-        JSON.parse((await http.send(get("/api/me", `cookie: a=b; ${cookie}\r\n`))).body),
-        LOCAL_PRINCIPAL,
-      );
+      assert.equal(signedIn.status, 200);
+      // Browsers share cookies between all ports of a host.
+      assert.equal(signedIn.headers.get("set-cookie"), undefined);
+      const secret = secretIn(signedIn);
+      assert.match(secret, /^console-[\w-]{32}$/);
+      assert.deepEqual(JSON.parse((await http.send(get("/api/me", bearer(secret)))).body), LOCAL_PRINCIPAL);
       const again = await http.send(post("/api/sign-in", body));
       assert.equal(again.status, 401);
-      assert.match(again.body, /already used/);
-      assert.equal((await http.send(post("/api/sign-out", "", `cookie: ${cookie}\r\n`))).status, 204);
-      assert.equal((await http.send(get("/api/me", `cookie: ${cookie}\r\n`))).status, 401);
+      assert.match(again.body, /already used or expired; run `procwire console`/);
+      assert.equal((await http.send(post("/api/sign-out", "", bearer(secret)))).status, 204);
+      assert.equal((await http.send(get("/api/me", bearer(secret)))).status, 401);
       for (const bad of ["", "{}", '{"token":1}', "x".repeat(20_000)])
         assert.equal((await http.send(post("/api/sign-in", bad))).status, 400);
     });
 
-    test("accepts a page only with its cookie and the server's own origin", async () => {
+    test("accepts a page only with its console session and the server's own origin", async () => {
       await using gateway = await open(useNode);
-      const cookie = cookieIn(
+      const secret = secretIn(
         await gateway
           .http()
           .send(post("/api/sign-in", JSON.stringify({ token: tokenIn(gateway.listening.loginUrl()) }))),
       );
       const send = async (more: string) => gateway.http().send(get("/", UPGRADE + more));
       const cases: [string, number][] = [
-        [`${ORIGIN}cookie: ${cookie}\r\n`, 101],
-        // Behind a TLS proxy.
-        [`origin: https://127.0.0.1\r\ncookie: ${cookie}\r\n`, 101],
-        // A program without an origin. This server requires no token.
+        [ORIGIN + offer(secret), 101],
+        // A TLS proxy in front of the server.
+        [`origin: https://127.0.0.1\r\n${offer(secret)}`, 101],
+        // Programs without an origin need no session.
         ["", 101],
         [ORIGIN, 401],
-        [`${ORIGIN}cookie: ${cookie.slice(0, -1)}\r\n`, 401],
-        [`${ORIGIN}cookie: x${cookie}\r\n`, 401],
-        [`origin: http://127.0.0.1:${gateway.port + 1}\r\ncookie: ${cookie}\r\n`, 403],
-        [`origin: http://evil.example\r\ncookie: ${cookie}\r\n`, 403],
-        // A page of another allowed origin cannot use this server's cookies.
-        [`origin: https://console.example\r\ncookie: ${cookie}\r\n`, 401],
+        [ORIGIN + offer(secret.slice(0, -1)), 401],
+        [ORIGIN + offer(`x${secret}`), 401],
+        [`${ORIGIN}cookie: procwire_${gateway.port}=${secret}\r\n`, 401],
+        [`origin: http://127.0.0.1:${gateway.port + 1}\r\n${offer(secret)}`, 403],
+        [`origin: http://evil.example\r\n${offer(secret)}`, 403],
+        // A page of another allowed origin cannot use this server's console sessions.
+        [`origin: https://console.example\r\n${offer(secret)}`, 401],
       ];
       for (const [more, status] of cases) assert.equal((await send(more)).status, status, more);
       const refused = await send("origin: http://evil.example\r\n");
@@ -282,8 +289,6 @@ for (const useNode of [false, true]) {
     test("accepts a token as a subprotocol, and selects only an offered subprotocol", async () => {
       const { auth, newToken = "" } = parseAuthFlags({ wsAuth: "auto" });
       await using gateway = await open(useNode, auth);
-      const offer = (token: string, first = "procwire.v1, ") =>
-        `sec-websocket-protocol: ${first}procwire.token.${Buffer.from(token).toString("base64url")}\r\n`;
       const send = async (more: string) => gateway.http().send(get("/", UPGRADE + more));
       const right = await send(ORIGIN + offer(newToken));
       assert.equal(right.status, 101);
@@ -297,14 +302,14 @@ for (const useNode of [false, true]) {
       // A WebSocket token can be exchanged too, any number of times.
       for (let n = 0; n < 2; n++) {
         const http = gateway.http();
-        assert.equal((await http.send(post("/api/sign-in", JSON.stringify({ token: newToken })))).status, 204);
+        assert.equal((await http.send(post("/api/sign-in", JSON.stringify({ token: newToken })))).status, 200);
       }
     });
 
     test("applies the same checks to a WebSocket on a kept-alive connection", async () => {
       await using gateway = await open(useNode);
       const http = gateway.http();
-      const cookie = cookieIn(
+      const secret = secretIn(
         await http.send(post("/api/sign-in", JSON.stringify({ token: tokenIn(gateway.listening.loginUrl()) }))),
       );
       const refused = gateway.http();
@@ -313,7 +318,7 @@ for (const useNode of [false, true]) {
       const foreign = gateway.http();
       assert.equal((await foreign.send(get("/"))).status, 200);
       assert.equal((await foreign.send(get("/", `${UPGRADE}origin: http://evil.example\r\n`))).status, 403);
-      assert.equal((await http.send(get("/", `${UPGRADE}${ORIGIN}cookie: ${cookie}\r\n`))).status, 101);
+      assert.equal((await http.send(get("/", UPGRADE + ORIGIN + offer(secret)))).status, 101);
       let received = Buffer.alloc(0);
       http.socket.on("data", (chunk: Buffer) => {
         received = Buffer.concat([received, chunk]);
@@ -431,21 +436,104 @@ for (const useNode of [false, true]) {
 }
 
 describe("console sessions", () => {
+  const none = new Authenticator({ type: "none" });
+  const signIn = async (access: ConsoleAuth, principal: Principal = LOCAL_PRINCIPAL, device?: string) =>
+    (await access.signIn(access.newLoginToken(principal), none, device)) ?? assert.fail("not signed in");
+
   test("expire, and the oldest is removed above the limit", async () => {
     const clock = new ManualClock();
     const access = new ConsoleAuth(clock);
-    const none: WebSocketAuth = { type: "none" };
     const token = access.newLoginToken(LOCAL_PRINCIPAL);
     await clock.advance(LOGIN_TOKEN_VALID_MS);
     assert.equal(await access.signIn(token, none), null);
-    const cookie = await access.signIn(access.newLoginToken(LOCAL_PRINCIPAL), none);
-    assert.ok(cookie);
-    await clock.advance(COOKIE_VALID_MS - 1);
-    assert.deepEqual(access.principalOf(cookie), LOCAL_PRINCIPAL);
+    const secret = await signIn(access);
+    const closed: string[] = [];
+    access.onEnd(secret, (reason) => closed.push(reason));
+    await clock.advance(CONSOLE_SESSION_VALID_MS - 1);
+    assert.deepEqual(access.principalOf(secret), LOCAL_PRINCIPAL);
     await clock.advance(1);
-    assert.equal(access.principalOf(cookie), null);
-    const first = await access.signIn(access.newLoginToken(LOCAL_PRINCIPAL), none);
-    for (let n = 0; n < 1000; n++) await access.signIn(access.newLoginToken(LOCAL_PRINCIPAL), none);
-    assert.equal(access.principalOf(first ?? ""), null);
+    assert.equal(access.principalOf(secret), null);
+    assert.deepEqual(closed, ["the console session has expired"]);
+    const first = await signIn(access);
+    for (let n = 0; n < 100; n++) await signIn(access);
+    assert.equal(access.principalOf(first), null);
   });
+
+  test("of one principal do not sign out another principal", async () => {
+    const access = new ConsoleAuth(new ManualClock());
+    const other: Principal = { id: "jwt:other", role: "user" };
+    const secret = await signIn(access, other);
+    for (let n = 0; n < 200; n++) await signIn(access);
+    assert.deepEqual(access.principalOf(secret), other);
+    access.signOutEverywhere(LOCAL_PRINCIPAL);
+    assert.deepEqual(access.principalOf(secret), other);
+    assert.deepEqual(access.devices(LOCAL_PRINCIPAL, undefined), []);
+  });
+
+  test("above the limit of the server sign out the principal with most sessions", async () => {
+    const access = new ConsoleAuth(new ManualClock());
+    const operator: Principal = { id: "operator", role: "operator" };
+    const secret = await signIn(access, operator);
+    for (let user = 0; user < 12; user++)
+      for (let n = 0; n < 100; n++) await signIn(access, { id: `jwt:${user}`, role: "user" });
+    assert.deepEqual(access.principalOf(secret), operator);
+  });
+
+  test("are listed with their devices, and end one by one or all at once", async () => {
+    const clock = new ManualClock();
+    const access = new ConsoleAuth(clock);
+    const laptop = await signIn(access, LOCAL_PRINCIPAL, "laptop");
+    const phone = await signIn(access, LOCAL_PRINCIPAL, "phone".repeat(1000));
+    const unused = access.newLoginToken(LOCAL_PRINCIPAL);
+    const listed = access.devices(LOCAL_PRINCIPAL, laptop);
+    assert.deepEqual(
+      listed.map(({ device, isCurrent }) => [device.slice(0, 6), device.length, isCurrent]),
+      [
+        ["laptop", 6, true],
+        ["phonep", 200, false],
+      ],
+    );
+    const closed: string[] = [];
+    access.onEnd(phone, (reason) => closed.push(reason));
+    const id = listed[1]?.id ?? 0;
+    assert.equal(access.signOutDevice({ id: "jwt:other", role: "user" }, id), false);
+    assert.equal(access.signOutDevice(LOCAL_PRINCIPAL, id), true);
+    assert.equal(access.signOutDevice(LOCAL_PRINCIPAL, id), false);
+    assert.deepEqual(closed, ["signed out on another device"]);
+    assert.equal(
+      access.onEnd(phone, () => undefined),
+      null,
+    );
+    access.signOutEverywhere(LOCAL_PRINCIPAL);
+    assert.equal(access.principalOf(laptop), null);
+    // A link that was created before is void too.
+    assert.equal(await access.signIn(unused, none), null);
+  });
+});
+
+test("signing out everywhere closes the WebSockets of all devices, and a device link signs in once", async () => {
+  await using gateway = await open(false);
+  const http = gateway.http();
+  const signIn = async (token: string) => secretIn(await http.send(post("/api/sign-in", JSON.stringify({ token }))));
+  const laptop = await signIn(tokenIn(gateway.listening.loginUrl()));
+  const link = JSON.parse((await http.send(post("/api/devices/link", "", bearer(laptop)))).body);
+  assert.equal(link.validMs, LOGIN_TOKEN_VALID_MS);
+  const phone = await signIn(link.token);
+  const { devices } = JSON.parse((await http.send(get("/api/devices", bearer(phone)))).body);
+  assert.deepEqual(
+    devices.map(({ isCurrent }: { isCurrent: boolean }) => isCurrent),
+    [false, true],
+  );
+  const sockets = [laptop, phone].map((secret) => ({ secret, raw: gateway.http() }));
+  for (const { secret, raw } of sockets)
+    assert.equal((await raw.send(get("/", UPGRADE + ORIGIN + offer(secret)))).status, 101);
+  for (const path of ["/api/devices", "/api/me"]) assert.equal((await http.send(get(path))).status, 401);
+  for (const path of ["/api/devices/link", "/api/devices/sign-out", "/api/sign-out-everywhere"])
+    assert.equal((await http.send(post(path, ""))).status, 401);
+  const missing = await http.send(post("/api/devices/sign-out", '{"id":99}', bearer(phone)));
+  assert.deepEqual([missing.status, missing.body], [404, "no signed-in device has the number 99\n"]);
+  assert.equal((await http.send(post("/api/devices/sign-out", "{}", bearer(phone)))).status, 400);
+  assert.equal((await http.send(post("/api/sign-out-everywhere", "", bearer(phone)))).status, 204);
+  await until("both WebSockets are closed", () => sockets.every(({ raw }) => raw.isClosed));
+  for (const { secret } of sockets) assert.equal((await http.send(get("/api/me", bearer(secret)))).status, 401);
 });

@@ -1,13 +1,15 @@
 /** The jobs API below `/api/jobs`, over a real gateway with ledgers of the real store. */
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { systemClock } from "../../../src/async/clock.ts";
 import { PACKAGE_PRICES } from "../../../src/fanout/cost/price-table.ts";
 import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
 import { JobsQueryService } from "../../../src/fanout/view/jobs-service.ts";
 import { createLocalHost } from "../../../src/host/local-host.ts";
-import { jobList, rowDetails, rowPage } from "../../../src/protocol/console-job-schemas.ts";
+import { jobList, resultsPart, rowDetails, rowPage } from "../../../src/protocol/console-job-schemas.ts";
+import { AuditLog } from "../../../src/server/audit/audit-log.ts";
 import { parseAuthFlags } from "../../../src/server/auth/auth-config.ts";
 import type { WebSocketAuth } from "../../../src/server/auth/websocket-auth.ts";
 import type { JobsQueryHandler } from "../../../src/server/console/jobs-http-api.ts";
@@ -54,8 +56,8 @@ before(async () => {
   );
 });
 
-async function open(known: JobsQueryHandler | undefined, auth: WebSocketAuth = { type: "none" }) {
-  const server = new ExecServer(createLocalHost());
+async function open(known: JobsQueryHandler | undefined, auth: WebSocketAuth = { type: "none" }, audit?: AuditLog) {
+  const server = new ExecServer({ ...createLocalHost(), audit });
   const listening = await listen(
     server,
     { type: "websocket", host: "127.0.0.1", port: 0 },
@@ -64,15 +66,15 @@ async function open(known: JobsQueryHandler | undefined, auth: WebSocketAuth = {
   const base = listening.url.replace(/^ws/, "http");
   const signIn = async (token: string) => {
     const answer = await fetch(`${base}/api/sign-in`, { method: "POST", body: JSON.stringify({ token }) });
-    assert.equal(answer.status, 204);
-    return answer.headers.get("set-cookie")?.split(";")[0] ?? "";
+    assert.equal(answer.status, 200);
+    return ((await answer.json()) as { secret: string }).secret;
   };
   return {
     signIn,
-    /** Signs in with the login URL and returns the cookie. */
+    /** Signs in with the login URL and returns the secret of the console session. */
     signInHere: () => signIn(new URL(listening.loginUrl() ?? "").hash.replace("#token=", "")),
-    ask: (path: string, cookie: string, request: RequestInit = {}) =>
-      fetch(`${base}${path}`, { ...request, headers: { ...request.headers, cookie } }),
+    ask: (path: string, secret: string, request: RequestInit = {}) =>
+      fetch(`${base}${path}`, { ...request, headers: { ...request.headers, authorization: `Bearer ${secret}` } }),
     async [Symbol.asyncDispose]() {
       const closed = listening.close();
       await server.close();
@@ -84,8 +86,8 @@ async function open(known: JobsQueryHandler | undefined, auth: WebSocketAuth = {
 
 test("the jobs API serves a browser that opened the login URL, with the headers of the console", async () => {
   await using gateway = await open(jobs);
-  const cookie = await gateway.signInHere();
-  const list = await gateway.ask("/api/jobs", cookie);
+  const secret = await gateway.signInHere();
+  const list = await gateway.ask("/api/jobs", secret);
   assert.equal(list.status, 200);
   assert.match(list.headers.get("content-security-policy") ?? "", /^default-src 'none'; script-src 'self';/);
   assert.equal(list.headers.get("content-type"), "application/json");
@@ -93,19 +95,26 @@ test("the jobs API serves a browser that opened the login URL, with the headers 
   assert.equal(list.headers.get("cache-control"), "no-store");
   assert.equal(jobList.decode(await list.json()).jobs[0]?.jobId, JOB);
   const rowsOf = async (query: string) =>
-    rowPage.decode(await (await gateway.ask(`/api/jobs/${JOB}/rows?${query}`, cookie)).json());
+    rowPage.decode(await (await gateway.ask(`/api/jobs/${JOB}/rows?${query}`, secret)).json());
   const page = await rowsOf("offset=990&limit=5&text=9");
   assert.deepEqual([page.total, page.offset, page.rows.length], [271, 990, 0]);
-  assert.deepEqual((await rowsOf("offset=998")).rows[1]?.cells, '{"name":"<b>999</b>"}');
-  const row = await gateway.ask(`/api/jobs/${JOB}/rows/${encodeURIComponent(ODD_ID)}`, cookie);
+  assert.deepEqual((await rowsOf("offset=998")).rows[1]?.cells, ["<b>999</b>"]);
+  const resultsOf = async (query: string) =>
+    resultsPart.decode(await (await gateway.ask(`/api/jobs/${JOB}/results?${query}`, secret)).json());
+  const results = await resultsOf("format=csv&offset=0&limit=2");
+  assert.deepEqual([results.total, results.rows], [1_000, 2]);
+  assert.match(results.text, /^name,job_id,item_id,.*\n<b>0<\/b>,.*\n<b>1<\/b>,.*\n$/);
+  assert.match((await resultsOf("format=csv&offset=2&limit=1")).text, /^<b>2<\/b>,.*\n$/);
+  assert.equal(JSON.parse((await resultsOf("format=jsonl&offset=999")).text).item_id, "row-999");
+  const row = await gateway.ask(`/api/jobs/${JOB}/rows/${encodeURIComponent(ODD_ID)}`, secret);
   assert.match(rowDetails.decode(await row.json()).prompt, /see <b>7<\/b>/);
 });
 
 test("the jobs API rejects an invalid request with the valid values", async () => {
   await using gateway = await open(jobs);
-  const cookie = await gateway.signInHere();
+  const secret = await gateway.signInHere();
   const refusal = async (path: string, request?: RequestInit) => {
-    const answer = await gateway.ask(path, cookie, request);
+    const answer = await gateway.ask(path, secret, request);
     return [answer.status, (await answer.text()).trim()];
   };
   const post = (body: string): RequestInit => ({ method: "POST", body });
@@ -133,7 +142,36 @@ test("the jobs API rejects an invalid request with the valid values", async () =
   assert.equal((await refusal("/api/jobs"))[0], 200);
 });
 
-test("the jobs API rejects requests without a cookie, of other users and of other origins", async () => {
+test("the jobs API records the outcome of each retry in the audit log", async () => {
+  const path = join(scratch.path, "audit.jsonl");
+  const log = new AuditLog(path, { clock: systemClock });
+  await using gateway = await open(
+    async ({ type }) => (type === "retry" ? { type: "found", json: "{}" } : { type: "missing", reason: "none" }),
+    { type: "none" },
+    log,
+  );
+  const secret = await gateway.signInHere();
+  const retry = (body: string, as = secret) => gateway.ask(`/api/jobs/${JOB}/retry`, as, { method: "POST", body });
+  assert.equal((await retry("{}")).status, 200);
+  assert.equal((await retry("nothing")).status, 400);
+  assert.equal((await retry("{}", "")).status, 401);
+  assert.equal((await gateway.ask("/api/jobs", secret)).status, 404);
+  log.close();
+  const lines = readFileSync(path, "utf8").trimEnd().split("\n");
+  assert.deepEqual(
+    lines
+      .map((line): Record<string, unknown> => JSON.parse(line))
+      .filter(({ event }) => event === "console/retryJob")
+      .map(({ principal, outcome, jobId, reason }) => [principal, outcome, jobId, typeof reason]),
+    [
+      ["local", "allowed", JOB, "undefined"],
+      ["local", "refused", JOB, "string"],
+      [undefined, "refused", JOB, "string"],
+    ],
+  );
+});
+
+test("the jobs API rejects requests without a console session, of other users and of other origins", async () => {
   const token = "0123456789abcdef0123456789abcdef";
   const operator = "fedcba9876543210fedcba9876543210";
   const file = (name: string, text: string) => {
@@ -147,8 +185,8 @@ test("the jobs API rejects requests without a cookie, of other users and of othe
     operatorTokenFile: file("operator", operator),
   });
   await using gateway = await open(jobs, auth);
-  const status = async (cookie: string, request?: RequestInit) =>
-    (await gateway.ask("/api/jobs", cookie, request)).status;
+  const status = async (secret: string, request?: RequestInit) =>
+    (await gateway.ask("/api/jobs", secret, request)).status;
   assert.equal(await status(""), 401);
   assert.equal(await status("", { headers: { authorization: `Bearer ${operator}` } }), 401);
   const user = await gateway.signIn(token);

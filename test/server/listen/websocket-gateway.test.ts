@@ -3,6 +3,7 @@ import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
 import type { AcceptedSocket, AcceptedSocketEvents } from "../../../src/connection/accepted-socket.ts";
 import { nodeByteCodec } from "../../../src/connection/byte-codec.ts";
+import { Authenticator } from "../../../src/server/auth/authenticator.ts";
 import { LOCAL_PRINCIPAL } from "../../../src/server/auth/principal.ts";
 import { INVALID_TOKEN_DELAY_MS } from "../../../src/server/auth/websocket-auth.ts";
 import { ExecServer } from "../../../src/server/exec-server.ts";
@@ -53,7 +54,7 @@ describe("WebSocketGateway", () => {
     const clock = new ManualClock();
     const gateway = new WebSocketGateway(
       new ExecServer(new FakeHost()),
-      { auth: { type: "none" }, anonymousPrincipal: () => LOCAL_PRINCIPAL, allowedHosts: new Set() },
+      { auth: new Authenticator({ type: "none" }), anonymousPrincipal: () => LOCAL_PRINCIPAL, allowedHosts: new Set() },
       nodeByteCodec,
       clock,
     );
@@ -81,7 +82,7 @@ describe("WebSocketGateway", () => {
     const gateway = new WebSocketGateway(
       new ExecServer(new FakeHost()),
       {
-        auth: { type: "capability-token", sha256 },
+        auth: new Authenticator({ type: "capability-token", sha256 }),
         anonymousPrincipal: () => LOCAL_PRINCIPAL,
         allowedHosts: new Set(),
       },
@@ -132,7 +133,7 @@ describe("WebSocketGateway", () => {
     const shares = { pendingSockets: 3, connections: 10 };
     const gateway = new WebSocketGateway(
       server,
-      { auth: { type: "none" }, anonymousPrincipal: () => LOCAL_PRINCIPAL, allowedHosts: new Set() },
+      { auth: new Authenticator({ type: "none" }), anonymousPrincipal: () => LOCAL_PRINCIPAL, allowedHosts: new Set() },
       nodeByteCodec,
       clock,
       shares,

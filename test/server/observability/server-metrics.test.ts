@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
 import { createLocalHost } from "../../../src/host/local-host.ts";
+import { AuditLog } from "../../../src/server/audit/audit-log.ts";
 import { ExecServer } from "../../../src/server/exec-server.ts";
 import { listen } from "../../../src/server/listen/listen.ts";
 import { listenForMetrics } from "../../../src/server/listen/metrics-listener.ts";
@@ -40,8 +41,8 @@ async function connected(url: string): Promise<WireClient> {
 }
 
 describe("server metrics", () => {
-  async function open() {
-    const server = new ExecServer({ ...createLocalHost(), metrics: new ServerMetrics() });
+  async function open(audit?: AuditLog) {
+    const server = new ExecServer({ ...createLocalHost(), metrics: new ServerMetrics(), audit });
     const listening = await listen(server, { type: "websocket", host: "127.0.0.1", port: 0 });
     const metrics = await listenForMetrics(server, { host: "127.0.0.1", port: 0 });
     return {
@@ -129,7 +130,7 @@ describe("server metrics", () => {
   });
 
   test("are exactly the metrics that the dashboard in docs uses", async () => {
-    await using server = await open();
+    await using server = await open(new AuditLog("/dev/null"));
     await using client = await connected(server.url);
     await client.request("environment/status", {});
     await server.scrape();

@@ -90,7 +90,7 @@ describe("a traced server", () => {
     await using client = new WireClient(memoryWire((connection) => server.accept(connection)));
     await client.handshake();
     client.raw(JSON.stringify({ id: 901, method: "environment/status", trace: { traceparent: "00-zz-1-1" } }));
-    await client.settled();
+    await client.roundTrip();
     assert.equal(spansNamed("environment/status")[0]?.parentSpanContext, undefined);
   });
 });

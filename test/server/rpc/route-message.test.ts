@@ -94,15 +94,14 @@ describe("routeMessage", () => {
     assert.equal(protocolError(message), "unexpected notification method: process/outputDelta");
   });
 
-  test("throws a protocol error for unexpected client responses", () => {
-    assert.equal(
-      protocolError({ type: "response", id: 6, result: {} }),
-      "unexpected client response for request id Integer(6)",
-    );
-    assert.equal(
-      protocolError({ type: "error", id: "x", error: { code: 1, message: "no" } }),
-      'unexpected client error for request id String("x")',
-    );
+  test("routes responses and errors of the client", () => {
+    const response: Message = { type: "response", id: 6, result: {} };
+    assert.deepEqual(routeMessage(response), { type: "clientResponse", id: 6, response });
+    assert.deepEqual(routeMessage({ type: "error", id: "x", error: { code: 1, message: "no" } }), {
+      type: "clientResponse",
+      id: "x",
+      response: { type: "error", message: "no" },
+    });
   });
 
   test("throws a protocol error for an empty acknowledgement", () => {

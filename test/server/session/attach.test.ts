@@ -63,6 +63,7 @@ describe("process/attach", () => {
       startedAtMs: 0,
       running: true,
       nextSeq: 2,
+      driver: "attached",
     });
     host.process("p").print("after");
     await runViewers(host);
@@ -254,7 +255,7 @@ describe("the driver", () => {
     await first.outputContains(handle, "to both");
     await second.outputContains(handle, "to both");
     await second.call("process/detach", { processId: handle });
-    await owner.settled();
+    await owner.roundTrip();
     assert.deepEqual(roles(owner), ["attached", "attached", "none"]);
     assert.deepEqual(roles(second), []);
   });
@@ -266,7 +267,7 @@ describe("the driver", () => {
     const client = await ready();
     for (const role of ["viewer", "driver", "viewer"]) assert.equal((await attach(client, handle, role)).role, role);
     await client.refused("process/write", { processId: handle, chunk: "" });
-    await owner.settled();
+    await owner.roundTrip();
     assert.deepEqual(roles(owner), ["attached", "none"]);
     assert.deepEqual(roles(client), []);
   });
@@ -389,7 +390,7 @@ describe("an attachment", () => {
     assert.equal(host.process("p").paused, true);
     await host.clock.advance(30_000);
     assert.equal(host.process("p").paused, false);
-    await owner.settled();
+    await owner.roundTrip();
     assert.deepEqual(roles(owner), ["attached", "none"]);
   });
 
@@ -402,7 +403,7 @@ describe("an attachment", () => {
     assert.deepEqual(await viewer.call("process/detach", { processId: handle }), {});
     host.process("p").print("not sent");
     await runViewers(host);
-    await viewer.settled();
+    await viewer.roundTrip();
     assert.deepEqual(viewer.notificationsOf(handle), []);
     assert.match((await viewer.refused("process/detach", { processId: handle })).message, /^unknown process id/);
     assert.match(
@@ -584,7 +585,7 @@ describe("a process of lifetime `server`", () => {
 describe("terminal queries", () => {
   const responderStates = async (more: Record<string, unknown>) => {
     const { host, ready, started } = setup();
-    const handle = await started(await ready(), "p", more);
+    const handle = await started(await ready(), "p", { tty: true, ...more });
     const states: boolean[] = [];
     const check = () => states.push(host.process("p").answersQueries);
     check();

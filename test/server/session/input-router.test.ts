@@ -16,7 +16,7 @@ function setup({ isAudited = false, ...overrides }: Partial<RoutedProcess> & { i
   const process = {
     terminalQueries: undefined,
     recordsInput: false,
-    hasBeenShared: false,
+    isShared: false,
     process: { directInput: INPUT },
     ...overrides,
   };
@@ -33,7 +33,7 @@ describe("InputRouter", () => {
     "the server has an audit log": { isAudited: true },
     "terminal queries are claimed": { terminalQueries: "claimed" },
     "input is recorded": { recordsInput: true },
-    "the process has been shared": { hasBeenShared: true },
+    "the process is shared": { isShared: true },
     "the process has no direct input": { process: { directInput: null } },
   };
   for (const [condition, options] of Object.entries(ordered)) {
@@ -54,11 +54,14 @@ describe("InputRouter", () => {
     assert.equal(isDirect(), true);
   });
 
-  test("disables direct input when the process is shared", () => {
+  test("disables direct input while the process is shared", () => {
     const { router, process, isDirect } = setup();
-    process.hasBeenShared = true;
+    process.isShared = true;
     router.update("p");
     assert.equal(isDirect(), false);
+    process.isShared = false;
+    router.update("p");
+    assert.equal(isDirect(), true, "the last viewer left");
   });
 
   test("disables direct input of a removed process and of a lost connection", () => {

@@ -2,10 +2,10 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { isLive, onceEnded } from "../../../src/exec/backend/process-state.ts";
 import { ExecServerError } from "../../../src/protocol/exec-server-error.ts";
 import { LOCAL_PRINCIPAL, type Principal } from "../../../src/server/auth/principal.ts";
 import { MAX_EXITED_BACKGROUND } from "../../../src/server/server-config.ts";
-import { isLive, onceEnded } from "../../../src/server/session/process-state.ts";
 import type { Session } from "../../../src/server/session/session.ts";
 import { FakeProcess } from "../../support/servers/fake-host.ts";
 import { type FakeClient, fakeClient, fakeSessions } from "../../support/servers/fake-sessions.ts";
@@ -52,6 +52,29 @@ describe("direct input of a session", () => {
     assert.equal(isDirect(second), true, "a former connection was lost");
     session.detach(second);
     assert.equal(isDirect(second), false);
+  });
+
+  test("pauses while another session is attached, and continues when the last one has left", async () => {
+    const { client, session, open } = await setup();
+    session.ready(client);
+    await session.start(PARAMS);
+    const { shared } = await session.getProcess("p");
+    const viewers = [open(fakeClient()), open(fakeClient())];
+    for (const viewer of viewers) {
+      viewer.attachProcess(shared, { role: "viewer", processId: "seen" });
+      assert.equal(isDirect(client), false);
+    }
+    viewers[0]?.detachProcess("seen");
+    assert.equal(isDirect(client), false);
+    viewers[1]?.detachProcess("seen");
+    assert.equal(isDirect(client), true);
+  });
+
+  test("is enabled for a process without a terminal, whatever its terminal queries", async () => {
+    const { client, session } = await setup();
+    session.ready(client);
+    await session.start({ ...PARAMS, terminalQueries: "client" });
+    assert.equal(isDirect(client), true);
   });
 
   test("ends with the session", async () => {
@@ -105,9 +128,14 @@ describe("a restored session", () => {
   ) {
     const sessions = fakeSessions(config);
     const { host, registry } = sessions;
-    const process = new FakeProcess({ ...PARAMS, lifetime: "persistent" }, host.clock, {
-      retainedBytes: 100,
-    });
+    const { terminalQueries } = restored;
+    const process = new FakeProcess(
+      { ...PARAMS, tty: terminalQueries !== undefined, lifetime: "persistent" },
+      host.clock,
+      {
+        retainedBytes: 100,
+      },
+    );
     prepare(process);
     registry.restore({ process, owner: OWNER, isReleased: false, attachments: 3, ...restored });
     const resume = (client: FakeClient, attachmentId = "3"): Session =>
@@ -387,7 +415,7 @@ describe("SessionRegistry", () => {
     await start(other, "b");
     assert.deepEqual(
       registry.listAll(ALICE).map(({ processId, principal }) => [processId, principal]),
-      [["a", undefined]],
+      [["a", "alice"]],
     );
     assert.deepEqual(
       registry.listAll(OPERATOR).map(({ processId, principal }) => [processId, principal]),
@@ -397,7 +425,7 @@ describe("SessionRegistry", () => {
       ],
     );
     const { handle } = await alice.getProcess("a");
-    const grant = { role: "viewer", expiresAtMs: 1 } as const;
+    const grant = { role: "viewer", expiresAtMs: 1, createdBy: "alice" } as const;
     const guest: Principal = { id: "share:1", role: "user", share: { handle, ...grant } };
     assert.deepEqual(
       registry.listAll(guest).map(({ processId }) => processId),
@@ -416,7 +444,7 @@ describe("SessionRegistry", () => {
     const [first, second, third] = [fakeClient(), fakeClient(), fakeClient()];
     const { id } = registry.open(ALICE, first);
     const own = { type: "own", attachmentId: "1" } as const;
-    assert.equal(registry.resume(id, ALICE, second, own).attachment, second);
+    assert.equal(registry.resume(id, ALICE, second, own).client, second);
     assert.equal(first.peer.closeReason, "session was resumed on another connection of its client");
     assert.throws(() => registry.resume(id, ALICE, third, { type: "detached" }), /is already attached/);
     assert.equal(registry.resume(id, OPERATOR, third, { type: "always" }).attachmentId, "2");

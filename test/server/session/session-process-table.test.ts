@@ -19,7 +19,7 @@ function createEntry(processId: string) {
     ...{ processId, role: "owner", clock, onDetach: "pause", extraBytes: 0 },
     scheduler: new ViewerScheduler(clock),
     onProgress: () => undefined,
-    onShared: () => undefined,
+    onSharingChanged: () => undefined,
   });
   return { process, shared, entry };
 }

@@ -6,7 +6,7 @@ import { ExecServer } from "../../../src/server/exec-server.ts";
 import type { ServerConfig } from "../../../src/server/server-config.ts";
 import { FakeHost } from "../../support/servers/fake-host.ts";
 import { memoryWire, startParams, WireClient } from "../../support/servers/raw-connection.ts";
-import { settle } from "../../support/system/settle.ts";
+import { flushEventLoop } from "../../support/system/flush-event-loop.ts";
 
 /** Sessions on a manual clock, with fake processes whose output the test prints. */
 function setup(config: Partial<ServerConfig> = {}, limits: Partial<EventLogLimits> = { retainedBytes: 100 }) {
@@ -85,7 +85,7 @@ describe("a lost connection", () => {
     const client = await ready();
     await client.start("p", ["x"]);
     await client.close();
-    await settle();
+    await flushEventLoop();
     assert.equal(host.process("p").endedFor, "sessionExpired");
     assert.equal(server.sessionCount, 0);
   });
@@ -96,7 +96,7 @@ describe("a lost connection", () => {
     await first.start("p", ["x"]);
     first.notify("process/output", {});
     await first.ended();
-    await settle();
+    await flushEventLoop();
     const second = await resume(first);
     assert.equal(host.process("p").endedFor, null);
     assert.deepEqual(((await second.call("process/list")).processes as unknown[]).length, 1);
@@ -108,9 +108,9 @@ describe("a lost connection", () => {
     await client.start("p", ["x"]);
     client.raw(JSON.stringify({ id: 50, method: "process/read", params: { processId: "p", waitMs: 60_000 } }));
     client.raw(JSON.stringify({ id: 51, method: "process/wait", params: { processId: "p" } }));
-    await client.settled();
+    await client.roundTrip();
     await client.close();
-    await settle();
+    await flushEventLoop();
     assert.deepEqual(host.logged, []);
     // Only the session's own timer is left.
     assert.equal(host.clock.pendingTimers, 1);
@@ -199,7 +199,7 @@ describe("a closed process", () => {
     // More than a connection queues, so the end cannot be on its way yet.
     for (let n = 0; n < 40; n++) host.process("p").print("x".repeat(50_000));
     host.process("p").finish(5);
-    await settle();
+    await flushEventLoop();
     await host.clock.advance(300_000);
     client.resume();
     const { output, exitCode } = await client.finished("p");
@@ -215,7 +215,7 @@ describe("a closed process", () => {
     host.startGate = gate.promise;
     const client = await ready();
     const started = client.start("p", ["x"]);
-    await settle();
+    await flushEventLoop();
     gate.resolve();
     await started;
     host.process("p").print("quick");
@@ -235,7 +235,7 @@ describe("a detached session without acknowledgements", () => {
     await first.until("ten chunks", () => seqs(first, "p").length === 10);
     assert.equal(process.paused, false);
     await first.close();
-    await settle();
+    await flushEventLoop();
     for (let n = 0; n < 9; n++) process.print("abcdefghij");
     assert.equal(process.paused, false);
     process.print("abcdefghij");
@@ -257,16 +257,16 @@ describe("a detached session without acknowledgements", () => {
     const { host, ready, resume } = setup({}, { retainedBytes: 100_000 });
     const first = await ready();
     await first.start("p", ["x"]);
-    await first.settled();
+    await first.roundTrip();
     const process = host.process("p");
     first.pause();
     // The first output fits into the connection's queue, so all of it counts as sent; the second is pinned.
     process.print("0".repeat(90_000));
     process.print("1".repeat(90_000));
-    await settle();
+    await flushEventLoop();
     assert.equal(process.paused, false);
     await first.close();
-    await settle();
+    await flushEventLoop();
     const second = await resume(first);
     const { text, result } = await readAll(second, "p");
     assert.equal(result.gap, undefined);
@@ -277,15 +277,15 @@ describe("a detached session without acknowledgements", () => {
     const { host, ready } = setup({}, { retainedBytes: 100_000 });
     const client = await ready();
     await client.start("p", ["x"]);
-    await client.settled();
+    await client.roundTrip();
     const process = host.process("p");
     for (let n = 0; n < 200; n++) {
       client.pause();
       process.print("x".repeat(50_000));
-      await settle();
+      await flushEventLoop();
       client.resume();
       process.print("y".repeat(10));
-      await settle();
+      await flushEventLoop();
     }
     assert.ok(process.log.retainedBytes < 2_300_000, `${process.log.retainedBytes} bytes are retained`);
     assert.equal(process.paused, false);
@@ -297,7 +297,7 @@ describe("a detached session without acknowledgements", () => {
     await first.start("p", ["x"]);
     const process = host.process("p");
     await first.close();
-    await settle();
+    await flushEventLoop();
     for (let n = 0; n < 18; n++) process.print(`page ${n}...`.padEnd(10, "."));
     const second = await resume(first);
     let cursor = 0;
@@ -319,7 +319,7 @@ describe("a detached session without acknowledgements", () => {
     await first.start("p", ["x"]);
     const process = host.process("p");
     await first.close();
-    await settle();
+    await flushEventLoop();
     for (let n = 0; n < 20; n++) process.print("0123456789");
     const second = await resume(first);
     assert.equal(process.paused, true);
@@ -336,17 +336,17 @@ describe("a detached session without acknowledgements", () => {
     await first.start("p", ["x"]);
     const process = host.process("p");
     await first.close();
-    await settle();
+    await flushEventLoop();
     process.print("missed");
     const second = await resume(first);
     // A live event is sent at once; bulk output stops well below the limit that a client buffers ahead of its cursor.
     for (let n = 0; n < 40; n++) process.print("x".repeat(20_000));
-    await settle();
+    await flushEventLoop();
     const ahead = second.outputBytes("p").length;
     assert.ok(ahead >= 256 * 1024 && ahead < 300 * 1024, `${ahead} bytes`);
     const read = await second.request("process/read", { processId: "p", afterSeq: 0, maxBytes: 1 });
     assert.equal(read.result?.nextSeq, 2);
-    await settle();
+    await flushEventLoop();
     assert.equal(second.outputBytes("p").length, 2 * ahead);
     await host.clock.advance(250);
     await second.until("all of it", () => second.outputBytes("p").length === 800_000);
@@ -361,11 +361,11 @@ describe("a detached session without acknowledgements", () => {
     await first.start("p", ["x"]);
     const process = host.process("p");
     await first.close();
-    await settle();
+    await flushEventLoop();
     process.print("missed");
     const second = await resume(first);
     for (let n = 0; n < 300; n++) process.print(".");
-    await settle();
+    await flushEventLoop();
     assert.equal(seqs(second, "p").length, 100);
     // The server sends the rest to a client that never reads when its read timeout has elapsed.
     await host.clock.advance(10_000);
@@ -378,7 +378,7 @@ describe("a detached session without acknowledgements", () => {
     await first.start("p", ["x"]);
     const process = host.process("p");
     await first.close();
-    await settle();
+    await flushEventLoop();
     for (let n = 0; n < 30; n++) process.print("0123456789");
     assert.equal(process.paused, false);
     const second = await resume(first);
@@ -387,12 +387,32 @@ describe("a detached session without acknowledgements", () => {
     assert.deepEqual(result.gap, { fromSeq: 1, toSeq: 20, bytes: 200 });
   });
 
+  test("loses output of a disconnected client only while the container is almost full, and reports a gap", async () => {
+    const { host, server, ready, resume } = setup();
+    const { memory } = server.resources;
+    const first = await ready();
+    await first.start("p", ["x"]);
+    const process = host.process("p");
+    await first.close();
+    await flushEventLoop();
+    process.print("0123456789");
+    memory.charge(2 * memory.maxBytes);
+    assert.equal(process.log.retainedBytes, 10, "the budget is full, but the container is not");
+    memory.release(2 * memory.maxBytes);
+    memory.charge(10);
+    memory.setLimit(5);
+    assert.equal(process.log.retainedBytes, 0);
+    memory.setLimit(memory.maxBytes);
+    const second = await resume(first);
+    assert.deepEqual((await readAll(second, "p")).result.gap, { fromSeq: 1, toSeq: 1, bytes: 10 });
+  });
+
   test("returns the end of a process by process/read", async () => {
     const { host, ready, resume } = setup();
     const first = await ready();
     await first.start("p", ["x"]);
     await first.close();
-    await settle();
+    await flushEventLoop();
     host.process("p").print("last words");
     host.process("p").finish(7);
     await host.clock.advance(20_000);
@@ -417,10 +437,10 @@ describe("the outputAck extension", () => {
     assert.equal(process.paused, true);
     assert.equal(process.log.retainedBytes, 120);
     ack(client, 6);
-    await client.settled();
+    await client.roundTrip();
     assert.equal(process.paused, true);
     ack(client, 7);
-    await client.settled();
+    await client.roundTrip();
     assert.equal(process.paused, false);
   });
 
@@ -431,9 +451,9 @@ describe("the outputAck extension", () => {
     const process = host.process("p");
     for (let n = 0; n < 9; n++) process.print(`chunk ${n}...`);
     ack(first, 2);
-    await first.settled();
+    await first.roundTrip();
     await first.close();
-    await settle();
+    await flushEventLoop();
     assert.equal(process.paused, false);
     for (let n = 9; n < 12; n++) process.print(`chunk ${n}...`.slice(0, 10));
     assert.equal(process.paused, true);
@@ -444,7 +464,7 @@ describe("the outputAck extension", () => {
     for (let n = 2; n < 12; n++) assert.ok(text.includes(`chunk ${n}.`));
     assert.equal(process.paused, true);
     ack(second, 12);
-    await second.settled();
+    await second.roundTrip();
     assert.equal(process.paused, false);
   });
 
@@ -457,16 +477,16 @@ describe("the outputAck extension", () => {
     await first.finished("p");
     await host.clock.advance(120_000);
     await first.close();
-    await settle();
+    await flushEventLoop();
     await host.clock.advance(25_000);
     const second = await resume(first, { extensions });
     assert.equal((await readAll(second, "p")).text, "precious");
     ack(second, 1);
-    await second.settled();
+    await second.roundTrip();
     await host.clock.advance(31_000);
     assert.equal((await readAll(second, "p")).result.exitCode, 0);
     ack(second, 3);
-    await second.settled();
+    await second.roundTrip();
     await host.clock.advance(30_000);
     assert.equal((await second.refused("process/read", { processId: "p" })).message, "unknown process id p");
     assert.equal(host.clock.pendingTimers, 0);
@@ -481,12 +501,12 @@ describe("the outputAck extension", () => {
     await first.finished("p");
     await host.clock.advance(20_000);
     await first.close();
-    await settle();
+    await flushEventLoop();
     const second = await resume(first, { extensions });
     await host.clock.advance(60_000);
     assert.equal((await readAll(second, "p")).text, "precious");
     ack(second, 3);
-    await second.settled();
+    await second.roundTrip();
     await host.clock.advance(30_000);
     assert.equal((await second.refused("process/read", { processId: "p" })).message, "unknown process id p");
   });
@@ -498,12 +518,12 @@ describe("the outputAck extension", () => {
     const process = host.process("p");
     for (let n = 0; n < 11; n++) process.print("0123456789");
     await first.close();
-    await settle();
+    await flushEventLoop();
     const second = await resume(first);
     assert.equal((await readAll(second, "p")).text.length, 110);
     assert.ok(process.log.retainedBytes <= 100);
     for (let n = 0; n < 11; n++) process.print("0123456789");
-    await second.settled();
+    await second.roundTrip();
     assert.equal(process.paused, false);
     second.notify("process/ack", { processId: "p", seq: 1 });
     await second.ended();
@@ -515,16 +535,16 @@ describe("the outputAck extension", () => {
     await first.start("p", ["x"]);
     const process = host.process("p");
     for (let n = 0; n < 15; n++) process.print("0123456789");
-    await first.settled();
+    await first.roundTrip();
     await first.close();
-    await settle();
+    await flushEventLoop();
     const second = await resume(first, { extensions });
     const { result } = await readAll(second, "p");
     assert.deepEqual(result.gap, { fromSeq: 1, toSeq: 5, bytes: 50 });
     for (let n = 0; n < 11; n++) process.print("0123456789");
     assert.equal(process.paused, true);
     ack(second, 26);
-    await second.settled();
+    await second.roundTrip();
     assert.equal(process.paused, false);
   });
 
@@ -581,7 +601,7 @@ describe("extensions", () => {
     for (const client of [extended, other]) {
       await client.start("p", ["x"]);
       host.process("p").log.fail(new ExecServerError("its reader broke", "FAILED"));
-      await client.settled();
+      await client.roundTrip();
     }
     assert.deepEqual(extended.notificationsOf("p"), [
       { method: "process/failed", params: { processId: "p", message: "its reader broke" } },

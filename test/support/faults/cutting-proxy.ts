@@ -14,12 +14,15 @@ export class CuttingProxy implements AsyncDisposable {
   /** Called after each chunk that the proxy sent to the client. */
   onForward: () => void = () => undefined;
   connections = 0;
+  /** Closes new connections at once while true. */
+  isClosed = false;
   #recent = "";
 
   private constructor(server: Server, url: string, target: { port: number; host: string }) {
     this.#server = server;
     this.url = url;
     server.on("connection", (client) => {
+      if (this.isClosed) return void client.destroy();
       this.connections++;
       const upstream = connect(target.port, target.host);
       const pair: [Socket, Socket] = [client, upstream];

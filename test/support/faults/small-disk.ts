@@ -26,7 +26,7 @@ export class SmallDisk implements AsyncDisposable {
   /** Mounts a disk over this directory. */
   static async at(directory: string, sizeBytes: number): Promise<SmallDisk> {
     // `cat` keeps the namespace alive until its stdin ends, which happens at the latest when this process exits.
-    const script = 'mount -t tmpfs -o "size=$1" none "$2" && echo ready && exec cat';
+    const script = 'mount -t tmpfs -o "size=$1,mode=755" none "$2" && echo ready && exec cat';
     const args = [...NAMESPACE, "sh", "-c", script, "sh", `${sizeBytes}`, directory];
     const supervisor = spawn("unshare", args, { stdio: ["pipe", "pipe", "inherit"] });
     await Promise.race([
@@ -43,7 +43,7 @@ export class SmallDisk implements AsyncDisposable {
   }
 
   /** Path by which this process reaches the directory. */
-  get folder(): string {
+  get directory(): string {
     return `/proc/${this.#supervisor.pid}/root${this.#directory}`;
   }
 
@@ -72,6 +72,6 @@ export class SmallDisk implements AsyncDisposable {
   }
 
   get #filler(): string {
-    return `${this.folder}/filler`;
+    return `${this.directory}/filler`;
   }
 }

@@ -28,10 +28,10 @@ const REMOTE_PROGRAMS = [
  * programs of a bare system on the PATH.
  */
 export class BareHost extends OwnServerPlace {
-  readonly home = join(this.folder, "home");
+  readonly home = join(this.directory, "home");
   /** The only directory on the PATH of the host. */
-  readonly programs = join(this.folder, "far-bin");
-  readonly #bin = join(this.folder, "bin");
+  readonly programs = join(this.directory, "far-bin");
+  readonly #bin = join(this.directory, "bin");
 
   constructor(platform?: string) {
     super();
@@ -42,7 +42,7 @@ export class BareHost extends OwnServerPlace {
       if (name !== "uname" || platform === undefined) symlinkSync(found, join(remoteBin, name));
       else writeFileSync(join(remoteBin, name), `#!/bin/sh\necho ${platform}\n`, { mode: 0o755 });
     }
-    const environment = `HOME='${this.home}' PATH='${remoteBin}' PROCWIRE_RUNTIME_DIR='${this.directory}'`;
+    const environment = `HOME='${this.home}' PATH='${remoteBin}' PROCWIRE_RUNTIME_DIR='${this.runtimeDirectory}'`;
     // The last argument of ssh is the command for a login shell; that of docker is a script.
     const run = (shell: string) =>
       `#!/bin/sh\nfor word; do :; done\nexec env -i ${environment} /bin/sh -c "${shell}"\n`;
@@ -63,7 +63,7 @@ export class BareHost extends OwnServerPlace {
 
   run(url: string, ...words: string[]) {
     return runCli(["run", "--connect", url, ...words], {
-      cwd: this.folder,
+      cwd: this.directory,
       env: { PATH: this.path },
     });
   }
@@ -75,8 +75,8 @@ export class BareHost extends OwnServerPlace {
     const terminal = await backend.start({
       processId: "user",
       argv: ["/bin/sh", "-c", `"$@"; echo ended $?`, "sh", PROCWIRE, ...words],
-      cwd: this.folder,
-      env: { PATH: this.path, HOME: this.folder, TERM: "xterm" },
+      cwd: this.directory,
+      env: { PATH: this.path, HOME: this.directory, TERM: "xterm" },
       tty: true,
     });
     await waitFor(terminal, "/.local/share/procwire? [y/N] ");

@@ -16,7 +16,7 @@ import {
 import { EventLog, type EventLogLimits } from "../../../src/exec/log/event-log.ts";
 import { SizeHistory } from "../../../src/exec/log/size-history.ts";
 import { waitForCondition } from "../../../src/exec/wait/wait-condition.ts";
-import { localFileSystem } from "../../../src/files/local-file-system.ts";
+import { createLocalFileSystem } from "../../../src/files/local-file-system.ts";
 import type { HostServices } from "../../../src/server/host-services.ts";
 import { ManualClock } from "../manual-clock.ts";
 
@@ -79,7 +79,7 @@ export class FakeProcess implements HostProcess {
   }
 
   listing(): ProcessListing {
-    const { argv, cwd, tty } = this.params;
+    const { argv, cwd, tty, name, labels } = this.params;
     return {
       processId: this.processId,
       argv,
@@ -91,6 +91,8 @@ export class FakeProcess implements HostProcess {
       signal: null,
       startedAtMs: 0,
       outputBytes: this.log.totalBytes,
+      name,
+      labels,
     };
   }
 
@@ -159,6 +161,11 @@ export class FakeProcess implements HostProcess {
     if (this.sizes.last === null) this.sizes.add({ size: this.size, afterSeq: 0, atMs: 0 });
     this.size = size;
     this.sizes.add({ size, afterSeq: this.log.nextSeq - 1, atMs: Math.round(this.log.ageMs) });
+  }
+
+  async kill(signal = "SIGTERM"): Promise<boolean> {
+    await this.signal(signal);
+    return true;
   }
 
   async signal(name: string): Promise<void> {
@@ -232,7 +239,7 @@ export class FakeHost implements HostServices {
     },
   };
 
-  readonly files = async () => localFileSystem;
+  readonly files = async () => createLocalFileSystem();
   readonly http: HostServices["http"] = {
     open: () => ({
       request: async () => ({ status: 204, headers: [], body: new Uint8Array(0) }),

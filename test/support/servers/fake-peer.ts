@@ -24,6 +24,10 @@ export class FakePeer implements Peer {
     this.notifications.push(notification);
   }
 
+  request(): Promise<never> {
+    return Promise.reject(new Error("the fake peer has no client"));
+  }
+
   /** Method names of the notifications, without their prefix. */
   get methods(): string[] {
     return this.notifications.map(({ method }) => method.slice(method.indexOf("/") + 1));

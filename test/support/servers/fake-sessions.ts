@@ -2,9 +2,12 @@
 
 import assert from "node:assert/strict";
 import type { Clock } from "../../../src/async/clock.ts";
+import { ProcessNames } from "../../../src/exec/backend/process-names.ts";
 import type { EventLogLimits } from "../../../src/exec/log/event-log.ts";
 import type { Extension } from "../../../src/protocol/methods.ts";
 import { LOCAL_PRINCIPAL } from "../../../src/server/auth/principal.ts";
+import { OpenQuestions } from "../../../src/server/network/open-questions.ts";
+import { PrincipalQuotas } from "../../../src/server/principal-quotas.ts";
 import { DEFAULT_SERVER_CONFIG, type ServerConfig } from "../../../src/server/server-config.ts";
 import { BackgroundProcesses } from "../../../src/server/session/background-processes.ts";
 import { ProcessHandles } from "../../../src/server/session/process-handles.ts";
@@ -44,11 +47,15 @@ export function fakeSessions(
   const clock = strictClock(host.clock);
   const handles = new ProcessHandles<SharedProcess>();
   const background = new BackgroundProcesses(clock);
+  const serverConfig = { ...DEFAULT_SERVER_CONFIG, retainedOutputBytes: limits.retainedBytes ?? 100, ...config };
   const registry = new SessionRegistry(
     {
       ...{ backend: host.backend, clock, handles, background, isAudited: false, generation: "8f2c11d0-1" },
       viewerScheduler: new ViewerScheduler(clock),
-      config: { ...DEFAULT_SERVER_CONFIG, retainedOutputBytes: limits.retainedBytes ?? 100, ...config },
+      names: new ProcessNames(),
+      questions: new OpenQuestions(() => clock.now()),
+      config: serverConfig,
+      quotas: new PrincipalQuotas(serverConfig),
     },
     host.newId,
   );

@@ -36,7 +36,7 @@ export interface RemoteHostOptions {
 /** A real sshd on a free port, with temporary keys, and an ssh that knows them. */
 export class LoopbackSshd {
   readonly place = new OwnServerPlace();
-  readonly home = join(this.place.folder, "home");
+  readonly home = join(this.place.directory, "home");
   readonly port: number;
   readonly #daemon: ChildProcess;
   readonly #pids: string;
@@ -44,7 +44,7 @@ export class LoopbackSshd {
   private constructor(port: number, { isBare = false, programs, under }: RemoteHostOptions) {
     this.port = port;
     const file = (name: string, text?: string) => {
-      const path = join(this.place.folder, name);
+      const path = join(this.place.directory, name);
       if (text !== undefined) writeFileSync(path, text, { mode: 0o600 });
       return path;
     };
@@ -64,7 +64,7 @@ export class LoopbackSshd {
       `PidFile ${file("pid")}`,
       `AuthorizedKeysFile ${file("authorized", readFileSync(`${ownKey}.pub`, "utf8"))}`,
       ...["StrictModes no", "UsePAM no", "PasswordAuthentication no", "PermitRootLogin yes", "MaxStartups 100"],
-      `SetEnv PATH=${path} PROCWIRE_RUNTIME_DIR=${this.place.directory}${home}`,
+      `SetEnv PATH=${path} PROCWIRE_RUNTIME_DIR=${this.place.runtimeDirectory}${home}`,
       ...(under === undefined ? [] : [`ForceCommand ${under}`]),
     ];
     this.#daemon = spawn(SSHD, ["-D", "-e", "-f", file("sshd_config", `${config.join("\n")}\n`)], {
@@ -98,7 +98,7 @@ export class LoopbackSshd {
 
   /** The PATH on which `ssh` is the program that knows the keys. */
   get path(): string {
-    return `${join(this.place.folder, "bin")}:${process.env.PATH}`;
+    return `${join(this.place.directory, "bin")}:${process.env.PATH}`;
   }
 
   /** Returns the pids of all started ssh programs, the newest last. */

@@ -11,7 +11,7 @@ import { encodeBase64 } from "../../../src/protocol/base64.ts";
 import type { Message } from "../../../src/protocol/envelope.ts";
 import type { WireError } from "../../../src/protocol/errors.ts";
 import { encodeError, encodeNotification, encodeRequest, encodeResponse } from "../../../src/protocol/message-text.ts";
-import { PATIENCE_MS } from "../system/until.ts";
+import { WAIT_TIMEOUT_MS } from "../system/until.ts";
 import { memoryConnectionPair } from "./memory-connection.ts";
 
 /** One message, unparsed. */
@@ -128,11 +128,11 @@ export class WireClient implements AsyncDisposable {
 
   /** Waits until `condition` holds. Checks it after every message and periodically. */
   async until(what: string, condition: () => boolean): Promise<void> {
-    const deadline = Date.now() + PATIENCE_MS;
+    const deadline = Date.now() + WAIT_TIMEOUT_MS;
     while (!condition()) {
       if (this.#ended) assert.fail(`the connection ended while waiting for ${what}; last: ${this.#lastText()}`);
       const left = deadline - Date.now();
-      if (left <= 0) assert.fail(`waited ${PATIENCE_MS} ms for ${what}; last: ${this.#lastText()}`);
+      if (left <= 0) assert.fail(`waited ${WAIT_TIMEOUT_MS} ms for ${what}; last: ${this.#lastText()}`);
       // The condition may also depend on state outside of this connection.
       await this.#change(Math.min(left, 20));
     }
@@ -181,7 +181,7 @@ export class WireClient implements AsyncDisposable {
 
   /** Waits for the end of the connection. Returns the WebSocket's close code, or null without one. */
   async ended(): Promise<number | null> {
-    const deadline = Date.now() + PATIENCE_MS;
+    const deadline = Date.now() + WAIT_TIMEOUT_MS;
     while (!this.#ended) {
       const left = deadline - Date.now();
       if (left <= 0) assert.fail(`the connection did not end; last: ${this.#lastText()}`);
@@ -195,7 +195,7 @@ export class WireClient implements AsyncDisposable {
   }
 
   /** Makes a round trip, after which the server has processed all earlier messages. */
-  async settled(): Promise<void> {
+  async roundTrip(): Promise<void> {
     await this.request("environment/status");
   }
 
@@ -314,9 +314,13 @@ function inText(value: unknown): unknown {
 }
 
 /** Opens a WebSocket to `ws://HOST:PORT` or `unix:///PATH`. */
-export async function webSocketWire(url: string, headers: Record<string, string> = {}): Promise<Wire> {
+export async function webSocketWire(
+  url: string,
+  headers: Record<string, string> = {},
+  protocols: string[] = [],
+): Promise<Wire> {
   const target = url.startsWith("unix://") ? `ws+unix://${url.slice("unix://".length)}:/` : url;
-  const socket = new WebSocket(target, { headers, maxPayload: 0, perMessageDeflate: false });
+  const socket = new WebSocket(target, protocols, { headers, maxPayload: 0, perMessageDeflate: false });
   const early: string[] = [];
   let onText = (text: string): void => void early.push(text);
   let onEnd: (code: number | null) => void = () => undefined;

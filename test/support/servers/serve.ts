@@ -6,7 +6,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { PATIENCE_MS, until } from "../system/until.ts";
+import { until, WAIT_TIMEOUT_MS } from "../system/until.ts";
 import { lineWire, WireClient, webSocketWire } from "./raw-connection.ts";
 
 export const PROCWIRE = fileURLToPath(new URL("../../../bin/procwire", import.meta.url));
@@ -102,7 +102,7 @@ export class ServeChild implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    const timer = setTimeout(() => this.child.kill("SIGKILL"), PATIENCE_MS);
+    const timer = setTimeout(() => this.child.kill("SIGKILL"), WAIT_TIMEOUT_MS);
     await this.stop();
     clearTimeout(timer);
   }

@@ -1,13 +1,27 @@
 /** `procwire serve --supervised` as a user starts it, and the programs it consists of. */
 
 import assert from "node:assert/strict";
-import { closeSync, openSync, readdirSync, readSync, writeSync } from "node:fs";
+import { execFileSync, spawnSync } from "node:child_process";
+import {
+  closeSync,
+  copyFileSync,
+  cpSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readSync,
+  renameSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
+import { join } from "node:path";
 import type { ExecServerClient as Client, ExecServerClientOptions } from "../../../src/client/exec-server-client.ts";
 import { NodeExecServerClient } from "../../../src/client/node/node-client.ts";
 import type { StartParams } from "../../../src/exec/exec-process.ts";
 import { loadAddon } from "../../../src/native/addon.ts";
 import { nativeFileCandidates } from "../../../src/native/native-files.ts";
 import { nameOf } from "../system/process-stats.ts";
+import { skipUnless } from "../system/skip-unless.ts";
 import { until } from "../system/until.ts";
 import { childrenOf, PROCWIRE, ServeChild } from "./serve.ts";
 
@@ -27,14 +41,28 @@ export class SupervisedServer implements AsyncDisposable {
     this.serve = serve;
   }
 
-  /** Starts a server whose supervisor does not give up after five crashes, unlike the default. */
+  /** Starts a server whose supervisor restarts it without delay, unlike the default. */
   static async start(...args: string[]): Promise<SupervisedServer> {
     return SupervisedServer.below(SUPERVISOR, ...args);
   }
 
   /** Starts a server below another build of the supervisor. */
   static async below(supervisor: string, ...args: string[]): Promise<SupervisedServer> {
-    return SupervisedServer.#start(args, [WATCHDOG, "--", supervisor, "--max-crashes", "1000", PROCWIRE, "serve"]);
+    return SupervisedServer.#start(args, [WATCHDOG, "--", supervisor, "--max-backoff-ms", "0", PROCWIRE, "serve"]);
+  }
+
+  /**
+   * Starts a server whose program names `DIRECTORY/supervisor` as its supervisor. Each call of `installSupervisor`
+   * replaces that file, as an upgrade does.
+   */
+  static async upgradable(directory: string, ...args: string[]): Promise<SupervisedServer> {
+    const supervisor = join(directory, "supervisor");
+    const program = join(directory, "procwire");
+    const answer = `[ "$PROCWIRE_SUPERVISOR" = locate ] && { echo "${supervisor}"; exit; }`;
+    writeFileSync(program, `#!/bin/sh\n${answer}\nexec ${PROCWIRE} "$@"\n`, { mode: 0o755 });
+    installSupervisor(directory);
+    const below = [supervisor, "--max-backoff-ms", "0", "--upgradable", program, "serve"];
+    return SupervisedServer.#start(args, [WATCHDOG, "--forward-state", "--", ...below]);
   }
 
   /** Starts a server that is killed if it does not exit within a second of SIGTERM. */
@@ -98,6 +126,41 @@ export class SupervisedServer implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.serve[Symbol.asyncDispose]();
   }
+}
+
+/** Replaces `DIRECTORY/supervisor` by another file with the supervisor of this build, or with `file`. */
+export function installSupervisor(directory: string, file: string = SUPERVISOR): void {
+  const target = join(directory, "supervisor");
+  copyFileSync(file, `${target}.new`);
+  renameSync(`${target}.new`, target);
+}
+
+const CC = process.env.CC ?? "cc";
+const root = join(import.meta.dirname, "..", "..", "..");
+
+/** Why tests that compile a program are skipped; false when they are not. */
+export const NO_COMPILER: string | false = skipUnless(
+  spawnSync(CC, ["--version"]).status === 0,
+  "there is no C compiler",
+);
+
+export function compile(output: string, cwd: string, ...args: string[]): string {
+  execFileSync(CC, ["-I.", ...args, "-o", output], { cwd, stdio: "pipe" });
+  return output;
+}
+
+/** Builds the supervisor with one line of a source changed. Returns the path of the executable. */
+export function buildAlteredSupervisor(directory: string, file: string, line: string, changed: string): string {
+  const copy = join(directory, "native");
+  cpSync(join(root, "native"), copy, { recursive: true, filter: (path) => !path.endsWith("/build") });
+  const path = join(copy, "programs", file);
+  const text = readFileSync(path, "utf8");
+  assert.ok(text.includes(`\n${line}\n`));
+  writeFileSync(path, text.replace(line, changed));
+  // The compiler flags match native/recipe.mjs.
+  const recipe = readFileSync(join(copy, "recipe.mjs"), "utf8");
+  const sources = /supervisor: \[([^\]]*)\]/.exec(recipe)?.[1]?.match(/programs\/[\w-]+\.c/g) ?? [];
+  return compile(join(directory, `supervisor-${file}`), copy, ...sources);
 }
 
 function layout() {

@@ -6,21 +6,21 @@ import { PROCWIRE, scratchDirectory } from "./serve.ts";
 /** A temporary runtime directory. Disposal ends the per-user server that was started in it. */
 export class OwnServerPlace implements AsyncDisposable {
   readonly #scratch = scratchDirectory();
-  readonly directory = join(this.#scratch.path, "runtime");
-  readonly folder = this.#scratch.path;
+  readonly runtimeDirectory = join(this.#scratch.path, "runtime");
+  readonly directory = this.#scratch.path;
 
   /** Returns an `exec:` URL of that server; `before` is shell code. */
   url(before = ""): string {
-    return `exec:${before} PROCWIRE_RUNTIME_DIR='${this.directory}' exec '${PROCWIRE}' connect`;
+    return `exec:${before} PROCWIRE_RUNTIME_DIR='${this.runtimeDirectory}' exec '${PROCWIRE}' connect`;
   }
 
   log(): string {
-    return readFileSync(join(this.directory, "server.log"), "utf8");
+    return readFileSync(join(this.runtimeDirectory, "server.log"), "utf8");
   }
 
   /** Returns the pids of the server, its supervisor and its watchdogs: all command lines that name its socket. */
   serverPids(): number[] {
-    const socketUrl = `unix://${join(this.directory, "server.sock")}`;
+    const socketUrl = `unix://${join(this.runtimeDirectory, "server.sock")}`;
     return readdirSync("/proc")
       .filter((name) => /^\d+$/.test(name) && commandLine(name).includes(socketUrl))
       .map(Number);

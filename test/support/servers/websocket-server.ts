@@ -19,6 +19,12 @@ export function listenerOf(kind: SocketKind): ListenFunction {
   return nativeListener(native.addon);
 }
 
+/** Returns the bound port of a TCP listener. */
+export function tcpPort({ port }: Listener): number {
+  assert.ok(port !== null, "the listener is bound to a TCP port");
+  return port;
+}
+
 export async function serveWebSockets(
   listenAt: ListenFunction,
   options: { maxMessageBytes: number; port?: number },

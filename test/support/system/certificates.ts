@@ -1,6 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
+import { secretPath } from "../auth/secret-file.ts";
 
 /** Why no certificates can be created on this host, or null. */
 export function opensslMissing(): string | null {
@@ -8,6 +9,12 @@ export function opensslMissing(): string | null {
 }
 
 const NEW_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
+
+/** Paths of a certificate and its key. */
+export interface IssuedCertificate {
+  cert: string;
+  key: string;
+}
 
 /** A temporary certificate authority, with its certificate in `caFile`. */
 export class TestAuthority {
@@ -17,7 +24,7 @@ export class TestAuthority {
 
   constructor(directory: string) {
     this.#directory = directory;
-    this.caFile = join(directory, "ca.pem");
+    this.caFile = secretPath(directory, "ca.pem");
     const key = join(directory, "ca.key");
     openssl(
       "req",
@@ -35,13 +42,47 @@ export class TestAuthority {
   }
 
   /** Issues a server's certificate and key; negative `days` make an expired certificate. */
-  issue(altName: string, days = 30): { cert: string; key: string } {
+  issue(altName: string, days = 30): IssuedCertificate {
+    return this.#issue(`subjectAltName=${altName}`, `/CN=server ${this.#made + 1}`, days);
+  }
+
+  /** Issues a client's certificate and key. The subject has the form `/O=Example/CN=alice`. */
+  issueClient(subject: string, days = 30): IssuedCertificate {
+    return this.#issue("extendedKeyUsage=clientAuth", subject, days);
+  }
+
+  /** Writes the list of revoked certificates, after adding some to it. */
+  writeRevoked(list: string, ...certificates: IssuedCertificate[]): void {
+    const config = join(this.#directory, "revocation.cnf");
+    const index = join(this.#directory, "index.txt");
+    const settings = [`database=${index}`, "default_md=sha256", "default_crl_days=30"];
+    writeFileSync(config, `[ca]\ndefault_ca=one\n[one]\n${settings.join("\n")}\n`);
+    writeFileSync(index, "", { flag: "a" });
+    const authority = ["-config", config, "-cert", this.caFile, "-keyfile", join(this.#directory, "ca.key")];
+    for (const { cert } of certificates) openssl("ca", ...authority, "-revoke", cert);
+    openssl("ca", ...authority, "-gencrl", "-out", list);
+  }
+
+  #issue(extension: string, subject: string, days: number): IssuedCertificate {
     const path = (name: string) => join(this.#directory, `${this.#made}-${name}`);
     this.#made++;
-    const [cert, key, request, extensions] = [path("cert.pem"), path("key.pem"), path("request"), path("extensions")];
-    writeFileSync(extensions, `subjectAltName=${altName}\n`);
-    openssl("req", ...NEW_KEY, "-subj", `/CN=server ${this.#made}`, "-keyout", key, "-out", request);
-    const authority = ["-CA", this.caFile, "-CAkey", join(this.#directory, "ca.key"), "-CAcreateserial"];
+    const [request, extensions, key] = [
+      path("request"),
+      path("extensions"),
+      secretPath(this.#directory, `${this.#made}-key.pem`),
+    ];
+    const cert = join(dirname(key), "cert.pem");
+    writeFileSync(extensions, `${extension}\n`);
+    openssl("req", ...NEW_KEY, "-subj", subject, "-keyout", key, "-out", request);
+    const authority = [
+      "-CA",
+      this.caFile,
+      "-CAkey",
+      join(this.#directory, "ca.key"),
+      "-CAserial",
+      join(this.#directory, "ca.srl"),
+      "-CAcreateserial",
+    ];
     openssl("x509", "-req", "-in", request, ...authority, "-days", String(days), "-extfile", extensions, "-out", cert);
     return { cert, key };
   }

@@ -39,24 +39,38 @@ export interface SnippetOptions {
 
 /** Runs a program unchanged, with this working copy as the package. Returns its output. */
 export function runSnippet(code: string, options: SnippetOptions = {}): string {
+  const [output = ""] = runSnippets([code], options);
+  return output;
+}
+
+/** Separates the output of two programs. */
+const SEPARATOR = "\0\n";
+
+/** Runs programs one after the other in one Node process, which loads the library once. Returns the output of each. */
+export function runSnippets(programs: readonly string[], options: SnippetOptions = {}): string[] {
   const directory = mkdtempSync(join(tmpdir(), "procwire-snippet-"));
   try {
     symlinkSync(options.modules ?? join(ROOT, "node_modules"), join(directory, "node_modules"));
     for (const [name, text] of Object.entries(options.files ?? {})) writeFileSync(join(directory, name), text);
-    const program = code
-      .replace(/from "(procwire(?:\/\w+)?)"/g, (_, name: string) => `from "file://${join(ROOT, entryOf(name))}"`)
-      .replaceAll("ws://127.0.0.1:7070", options.url ?? "ws://127.0.0.1:7070");
-    writeFileSync(join(directory, "program.ts"), program);
+    for (const [index, code] of programs.entries()) {
+      const program = code
+        .replace(/from "(procwire(?:\/\w+)?)"/g, (_, name: string) => `from "file://${join(ROOT, entryOf(name))}"`)
+        .replaceAll("ws://127.0.0.1:7070", options.url ?? "ws://127.0.0.1:7070");
+      writeFileSync(join(directory, `program-${index + 1}.ts`), program);
+    }
+    const imports = programs.map((_, index) => `await import("./program-${index + 1}.ts");`);
+    const separator = `\nprocess.stdout.write(${JSON.stringify(SEPARATOR)});\n`;
+    writeFileSync(join(directory, "main.ts"), imports.join(separator));
     writeFileSync(join(directory, "package.json"), '{ "type": "module" }');
     const path = [join(ROOT, "bin"), process.env.PATH].join(delimiter);
-    const { status, stdout, stderr } = spawnSync(process.execPath, ["program.ts"], {
+    const { status, stdout, stderr } = spawnSync(process.execPath, ["main.ts"], {
       cwd: directory,
       env: { ...process.env, PATH: path, ...options.env },
       encoding: "utf8",
       timeout: 600_000,
     });
     assert.equal(status, 0, `${stdout}${stderr}`);
-    return stdout;
+    return stdout.split(SEPARATOR);
   } finally {
     rmSync(directory, { recursive: true, force: true, maxRetries: 10 });
   }

@@ -4,6 +4,9 @@ import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { residentBytes } from "../servers/serve.ts";
 import { until } from "./until.ts";
 
+/** Maximum descriptors of the cgroups that a server keeps for the next starts: 8, with two descriptors each. */
+const MAX_CGROUP_DESCRIPTORS = 16;
+
 export interface ProcessUsage {
   residentBytes: number;
   descriptors: number;
@@ -15,12 +18,17 @@ export function readUsage(pid: number): ProcessUsage {
 
 /**
  * Returns the descriptors of a process, without the `/dev/null` descriptor that libuv opens with the first stream of a
- * program and keeps in reserve. The first log line may open a server's first stream, and that is not a leak.
+ * program and keeps in reserve, and without the cgroups that a server keeps for the next starts. The first log line may open
+ * a server's first stream, and that is not a leak.
  */
 export function openDescriptors(pid: number): string[] {
   const open = readdirSync(`/proc/${pid}/fd`);
-  const reserve = open.find((fd) => Number(fd) > 2 && nameOf(`/proc/${pid}/fd/${fd}`) === "/dev/null");
-  return open.filter((fd) => fd !== reserve);
+  const targetOf = (fd: string) => nameOf(`/proc/${pid}/fd/${fd}`);
+  const reserve = open.find((fd) => Number(fd) > 2 && targetOf(fd) === "/dev/null");
+  const cgroups = open
+    .filter((fd) => /^\/sys\/fs\/cgroup\/.*\/tree-/.test(targetOf(fd)))
+    .slice(0, MAX_CGROUP_DESCRIPTORS);
+  return open.filter((fd) => fd !== reserve && !cgroups.includes(fd));
 }
 
 /** Returns the target of a descriptor in /proc; empty if it was closed meanwhile. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 
 /** Longer than any wait on a busy machine takes; a wait that reaches it has failed. */
-export const PATIENCE_MS = 60_000;
+export const WAIT_TIMEOUT_MS = 60_000;
 
 /**
  * The polling loop of the tests: polls until a condition outside this program holds. `orEnd` resolves when the
@@ -12,7 +12,7 @@ export async function until(
   condition: () => boolean | Promise<boolean>,
   orEnd?: Promise<unknown>,
 ): Promise<void> {
-  const deadline = performance.now() + PATIENCE_MS;
+  const deadline = performance.now() + WAIT_TIMEOUT_MS;
   let ended = false;
   const end = () => {
     ended = true;
@@ -20,7 +20,7 @@ export async function until(
   void orEnd?.then(end, end);
   while (!(await condition())) {
     if (ended && !(await condition())) assert.fail(`it ended before ${what}`);
-    if (performance.now() > deadline) assert.fail(`waited ${PATIENCE_MS} ms for ${what}`);
+    if (performance.now() > deadline) assert.fail(`waited ${WAIT_TIMEOUT_MS} ms for ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import type { ToolCallContext } from "../../../src/tools/tool.ts";
 import { createUnifiedExec, type UnifiedExecOptions } from "../../../src/tools/unified-exec.ts";
 import { call, collectEvents, fact, isSettled, sessionOf } from "../calls.ts";
 import { ScriptedBackend } from "../scripted-backend.ts";
@@ -14,8 +15,8 @@ async function setUp(options: Partial<UnifiedExecOptions> = {}, tty = true) {
   const attachUrl = "exec:ssh me@there";
   const unified = createUnifiedExec({ backend, clock, cwd: "/w", attachUrl, ...options });
   const events = collectEvents(unified);
-  const begin = async (name: string, args: Record<string, unknown>) => {
-    const result = call(unified, name, args);
+  const begin = async (name: string, args: Record<string, unknown>, context: ToolCallContext = {}) => {
+    const result = call(unified, name, args, context);
     await clock.advance(0);
     return { result };
   };
@@ -97,6 +98,16 @@ describe("handoff_to_user", () => {
       event.type === "TerminalWaiting" ? [event.reason] : event.type === "TerminalDriver" ? [event.driver] : [],
     );
     assert.deepEqual(reported, ["type the password", "user", "model"]);
+  });
+
+  test("ends when the call is cancelled, and the command continues", async () => {
+    const { backend, begin, session_id } = await setUp();
+    const call = new AbortController();
+    const { result } = await begin("handoff_to_user", { session_id, reason: "x" }, { signal: call.signal });
+    assert.equal(await isSettled(result), false);
+    call.abort();
+    assert.equal(fact(await result, "wait"), "the call was cancelled");
+    assert.equal(backend.last.terminated, false);
   });
 
   test("ends at its timeout, and when the command ends", async () => {

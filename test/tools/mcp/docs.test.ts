@@ -44,11 +44,11 @@ async function runs(client: Client, cmd: string): Promise<boolean> {
 
 describe("docs/mcp.md", { timeout: 600_000 }, () => {
   test("its configuration starts a server whose commands run", { skip: noSandbox }, async () => {
-    using folder = scratchDirectory();
+    using directory = scratchDirectory();
     const { mcpServers } = JSON.parse(block("json"));
     const { command, args } = mcpServers.procwire;
     assert.equal(command, "procwire");
-    const client = await connectStdio(args, folder.path);
+    const client = await connectStdio(args, directory.path);
     assert.ok(await runs(client, "echo hello >file && cat file"));
     await client.close();
   });
@@ -57,8 +57,8 @@ describe("docs/mcp.md", { timeout: 600_000 }, () => {
     test(`\`procwire mcp ${args.join(" ")}\` starts, and a command runs`, {
       skip: args.includes("--sandbox") && noSandbox,
     }, async () => {
-      using folder = scratchDirectory();
-      writeFileSync(join(folder.path, "rules.toml"), RULES);
+      using directory = scratchDirectory();
+      writeFileSync(join(directory.path, "rules.toml"), RULES);
       if (args[0] === "--http") {
         await using server = await startHttp(...args.slice(2));
         const client = await connectHttp(server.url);
@@ -66,7 +66,7 @@ describe("docs/mcp.md", { timeout: 600_000 }, () => {
         await client.close();
         return;
       }
-      const client = await connectStdio(["mcp", ...args], folder.path);
+      const client = await connectStdio(["mcp", ...args], directory.path);
       assert.ok(await runs(client, "echo hello"));
       await client.close();
     });
@@ -74,8 +74,8 @@ describe("docs/mcp.md", { timeout: 600_000 }, () => {
   test("its rules decide about each command as its table states", async () => {
     const rows = [...PAGE.matchAll(/^\| `(.+)` \| (\w+) \| (\w+) \|$/gm)];
     assert.ok(rows.length >= 8);
-    using folder = scratchDirectory();
-    const rules = join(folder.path, "rules.toml");
+    using directory = scratchDirectory();
+    const rules = join(directory.path, "rules.toml");
     writeFileSync(rules, RULES);
     let promptCount = 0;
     const asking = { capabilities: { elicitation: { form: {} } } };

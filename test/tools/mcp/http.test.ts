@@ -20,8 +20,8 @@ async function call(client: Client, name: string, given: Record<string, unknown>
 test("clients with the same token share exec sessions over HTTP, also after one disconnects", {
   timeout: 600_000,
 }, async () => {
-  using folder = scratchDirectory();
-  const file = join(folder.path, "token");
+  using directory = scratchDirectory();
+  const file = join(directory.path, "token");
   writeFileSync(file, TOKEN, { mode: 0o600 });
   await using server = await startHttp("--ws-auth", "capability-token", "--ws-token-file", file);
   const first = await connectHttp(server.url, TOKEN);

@@ -44,7 +44,7 @@ test("a call reports that the server is down, and a call after its return works"
   await rejectReconnect(first.url);
   const down = await call("exec_command", { cmd: "echo on", login: false });
   assert.ok(down.isError);
-  assert.match(down.text, /^exec_command failed: .*ENOENT/);
+  assert.match(down.text, /^exec_command failed: .*failed to open a new session: connect ENOENT /);
   await using _again = await new ServeChild(["--listen", first.url]).listening();
   assert.match((await call("exec_command", { cmd: "echo on", login: false })).text, /\non\n$/);
 });

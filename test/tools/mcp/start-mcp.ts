@@ -8,12 +8,17 @@ import { ENTRY } from "../../support/servers/run-cli.ts";
 export type OnQuestion = (form: ElicitRequestFormParams) => ElicitResult | Promise<ElicitResult>;
 
 /** Starts `procwire mcp` like a client's configuration, with a real client on its stdin and stdout. */
-export async function startMcp(args: string[] = [], options: ClientOptions = {}, onQuestion?: OnQuestion) {
+export async function startMcp(
+  args: string[] = [],
+  options: ClientOptions = {},
+  onQuestion?: OnQuestion,
+  env: Record<string, string> = {},
+) {
   const directory = realpathSync(mkdtempSync("/var/tmp/procwire-mcp-"));
   const transport = new StdioClientTransport({
     command: process.execPath,
     args: [ENTRY, "mcp", "--cwd", directory, "--shell", "/bin/bash", ...args],
-    env: { PATH: process.env.PATH ?? "", HOME: directory },
+    env: { PATH: process.env.PATH ?? "", HOME: directory, ...env },
   });
   const client = new Client({ name: "test", version: "1" }, options);
   if (onQuestion)

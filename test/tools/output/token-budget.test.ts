@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { incompleteHeadBytes, incompleteTailBytes, Utf8Splitter } from "../../../src/base/utf8.ts";
+import { incompleteHeadBytes, incompleteTailBytes, Utf8Splitter } from "../../../src/base/text/utf8.ts";
 import { HeadTailBuffer } from "../../../src/exec/log/head-tail-buffer.ts";
 import { tokensOf, truncateToBudget } from "../../../src/tools/output/token-budget.ts";
 

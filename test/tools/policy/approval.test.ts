@@ -199,6 +199,7 @@ test("ask caller: sandboxed commands run, other commands ask the caller's user i
   assert.deepEqual(await gate.decide(request("ls")), {
     type: "refuse",
     reason: "approval required, but this caller cannot ask its user",
+    isUnanswered: true,
   });
   const promptArguments: unknown[] = [];
   const { signal } = new AbortController();

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
-import { shellQuote } from "../../../src/base/printable-text.ts";
+import { shellQuote } from "../../../src/base/text/printable-text.ts";
 import { describeCommand } from "../../../src/tools/policy/approval.ts";
 import { analyzeCommand } from "../../../src/tools/policy/command-analysis.ts";
 import { parseRules, rulesPolicy } from "../../../src/tools/policy/rules-file.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { describe, test } from "node:test";
-import type { ApprovalRequest } from "../../../src/tools/policy/approval.ts";
+import type { ApprovalAnswer, ApprovalRequest } from "../../../src/tools/policy/approval.ts";
 import { ResumableCall } from "../../../src/tools/policy/resumable-call.ts";
 import type { ToolCallContext, ToolOutput } from "../../../src/tools/tool.ts";
 
@@ -31,6 +31,28 @@ const asks =
 const open = () => new AbortController();
 
 describe("ResumableCall", () => {
+  test("withdraws a prompt whose signal aborts, and ignores its late answer", async () => {
+    const withdrawn = new AbortController();
+    const answers: ApprovalAnswer[] = [];
+    const call = new ResumableCall(async ({ askCaller }) => {
+      for (const [cmd, signal] of [["one", withdrawn.signal] as const, ["two", undefined] as const])
+        answers.push((await askCaller?.(request(cmd), signal)) ?? assert.fail());
+      return { ok: true, text: "done" };
+    });
+    const first = await call.next(new AbortController().signal);
+    assert.ok(first.type === "asks" && first.signal === withdrawn.signal);
+    withdrawn.abort();
+    const second = await call.next(new AbortController().signal);
+    assert.ok(second.type === "asks" && second.request.cmd === "two");
+    call.answer({ type: "allow" }, first.request);
+    call.answer({ type: "refuse", reason: "no" }, second.request);
+    assert.equal((await call.next(new AbortController().signal)).type, "ended");
+    assert.deepEqual(answers, [
+      { type: "refuse", reason: "the prompt was withdrawn" },
+      { type: "refuse", reason: "no" },
+    ]);
+  });
+
   test("ends with the output of a call that asks nothing", async () => {
     const call = new ResumableCall(asks());
     assert.deepEqual(await call.next(open().signal), { type: "ended", output: output("") });
@@ -38,10 +60,14 @@ describe("ResumableCall", () => {
 
   test("stops at each approval request and continues with its answer", async () => {
     const call = new ResumableCall(asks("one", "two"));
-    assert.deepEqual(await call.next(open().signal), { type: "asks", request: request("one") });
-    assert.deepEqual(await call.next(open().signal), { type: "asks", request: request("one") }, "not answered");
+    assert.deepEqual(await call.next(open().signal), { type: "asks", request: request("one"), signal: undefined });
+    assert.deepEqual(
+      await call.next(open().signal),
+      { type: "asks", request: request("one"), signal: undefined },
+      "not answered",
+    );
     call.answer({ type: "allow" });
-    assert.deepEqual(await call.next(open().signal), { type: "asks", request: request("two") });
+    assert.deepEqual(await call.next(open().signal), { type: "asks", request: request("two"), signal: undefined });
     call.answer({ type: "refuse", reason: "no" });
     assert.deepEqual(await call.next(open().signal), { type: "ended", output: output("allow,refuse") });
   });
@@ -85,6 +111,24 @@ describe("ResumableCall", () => {
     await call.next(controller.signal, (message) => messages.push(message));
     report("after");
     assert.deepEqual(messages, ["during"]);
+  });
+
+  test("shows parallel approval requests one after the other, so that each gets its own answer", async () => {
+    const obsolete = open();
+    const call = new ResumableCall(async ({ askCaller }) => {
+      const answers = await Promise.all([
+        askCaller?.(request("one")),
+        askCaller?.(request("obsolete"), obsolete.signal),
+        askCaller?.(request("two")),
+      ]);
+      return output(answers.map((answer) => answer?.type).join());
+    });
+    assert.deepEqual(await call.next(open().signal), { type: "asks", request: request("one"), signal: undefined });
+    obsolete.abort();
+    call.answer({ type: "refuse", reason: "no" });
+    assert.deepEqual(await call.next(open().signal), { type: "asks", request: request("two"), signal: undefined });
+    call.answer({ type: "allow" });
+    assert.deepEqual(await call.next(open().signal), { type: "ended", output: output("refuse,refuse,allow") });
   });
 
   test("rejects `next` with the failure of the call, also if it failed before", async () => {

@@ -106,7 +106,7 @@ describe("findExposure", () => {
       for (const name of ["HOME", "ZDOTDIR", "XDG_CONFIG_HOME", "BASH_ENV", "ENV"])
         assert.deepEqual(await find(backend, [root], workdir, { [name]: join(root, "x") }), HOME, name);
       // A shell expands these, or resolves them in a directory that is not known.
-      for (const value of ["relative", "$OTHER/file"])
+      for (const value of ["relative", "$OTHER/file", ":home", ":workdir", ":end"])
         assert.deepEqual(await find(backend, [root], workdir, { BASH_ENV: value }), HOME, value);
       assert.deepEqual(await find(backend, [root], workdir, { HOME: at("home") }), NOT_EXPOSED);
       // A root below the home directory does not hold its start-up files, unless it is `.config`.

@@ -1,22 +1,13 @@
 import { type Command, defineCommand } from "../../command.ts";
-import { parseRunOptions, RUN_FLAGS, requiredDatabaseUrl } from "../../options/fanout-options.ts";
+import { MIGRATE_HELP } from "../../options/agent/fanout-help.ts";
+import { parseRunOptions, RUN_FLAGS, requiredDatabaseUrl } from "../../options/agent/fanout-options.ts";
+import { pickFlags } from "../../options/pick-flags.ts";
 import { warnTo } from "../../support/fanout-setup.ts";
 
-const HELP = `Usage: procwire fanout migrate [OPTIONS]
-
-Create or upgrade the tables of fan-out jobs in a database. Requires the right to create schemas. Coordinators and workers
-only read and write rows; --grant-to grants these rights to a role.
-
-Options:
-  --database-url URL        the database (default: PROCWIRE_DATABASE_URL, then DATABASE_URL)
-  --database-url-file PATH  file with the database URL
-  --grant-to ROLE           let ROLE run and execute jobs
-  --outage-timeout SECONDS  wait SECONDS for an unreachable database (default: 0)
-`;
-
 export const command: Command = defineCommand({
-  help: HELP,
-  options: { ...RUN_FLAGS, "grant-to": { type: "string" } },
+  name: "fanout migrate",
+  help: MIGRATE_HELP,
+  options: { ...pickFlags(RUN_FLAGS, MIGRATE_HELP), "grant-to": { type: "string" } },
   takesArguments: false,
 
   async run(values) {

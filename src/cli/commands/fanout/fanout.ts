@@ -3,23 +3,32 @@ import { prepareInput } from "../../../fanout/input/table-input.ts";
 import { jobsDirectory } from "../../../fanout/ledger/jobs-directory.ts";
 import { exitCodeOf } from "../../../fanout/output/job-listener.ts";
 import { startOrResumeJob } from "../../../fanout/run/start-job.ts";
-import type { Command } from "../../command.ts";
-import { FANOUT_EXIT_HELP, FANOUT_HELP, RUN_HELP } from "../../options/fanout-help.ts";
-import { type FanoutCommandOptions, parseFanoutOptions } from "../../options/fanout-options.ts";
+import { type Command, defineParsedCommand } from "../../command.ts";
+import { FANOUT_HELP } from "../../options/agent/fanout-help.ts";
+import { FANOUT_FLAGS, type FanoutCommandOptions, parseFanoutOptions } from "../../options/agent/fanout-options.ts";
 import { coordinatorOptions, openJobStore, withFanoutResources } from "../../support/fanout-setup.ts";
 import { runInterruptible } from "../../support/interruptible-run.ts";
 
+const job: Command = defineParsedCommand({
+  name: "fanout",
+  help: FANOUT_HELP,
+  options: FANOUT_FLAGS,
+  parse: parseFanoutOptions,
+  run: (options) => runInterruptible((signal) => run(options, signal)),
+});
+
+const subcommands = {
+  worker: async () => (await import("./fanout-worker.ts")).command,
+  migrate: async () => (await import("./fanout-migrate.ts")).command,
+};
+
 export const command: Command = {
+  ...job,
+  subcommands,
   async run(argv) {
     const [subcommand, ...rest] = argv;
-    if (subcommand === "worker") return (await import("./fanout-worker.ts")).command.run(rest);
-    if (subcommand === "migrate") return (await import("./fanout-migrate.ts")).command.run(rest);
-    const options = parseFanoutOptions(argv);
-    if (!options) {
-      process.stdout.write(`${FANOUT_HELP}\n${RUN_HELP}${FANOUT_EXIT_HELP}`);
-      return 0;
-    }
-    return runInterruptible((signal) => run(options, signal));
+    if (subcommand === "worker" || subcommand === "migrate") return (await subcommands[subcommand]()).run(rest);
+    return job.run(argv);
   },
 };
 

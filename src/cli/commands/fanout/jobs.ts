@@ -1,8 +1,9 @@
+import { existsSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import path from "node:path";
-import { errorMessage } from "../../../base/error-message.ts";
+import { userMessage } from "../../../base/error-message.ts";
 import { omitUndefined } from "../../../base/omit-undefined.ts";
-import { printableText } from "../../../base/printable-text.ts";
+import { printableText } from "../../../base/text/printable-text.ts";
 import { CANCELLED_BY_USER, checkJobId, type ErrorClass, hasEnded } from "../../../fanout/job.ts";
 import { type JobSettings, resumedJobSettings } from "../../../fanout/job-settings.ts";
 import type { JobLedger, JobStore } from "../../../fanout/ledger/job-ledger.ts";
@@ -21,8 +22,7 @@ import { coordinateJob } from "../../../fanout/run/coordinator.ts";
 import { readItemDetails } from "../../../fanout/view/item-details.ts";
 import { OutputFile } from "../../../files/output-file.ts";
 import { ERROR_CLASSES } from "../../../protocol/console-job-schemas.ts";
-import { type Command, defineCommand, UsageError } from "../../command.ts";
-import { RUN_HELP } from "../../options/fanout-help.ts";
+import { type Command, defineCommand, type PartialValues, printHelp, UsageError } from "../../command.ts";
 import {
   checkBatch,
   checkBudget,
@@ -30,8 +30,13 @@ import {
   parseOutput,
   parseRunOptions,
   RUN_FLAGS,
-} from "../../options/fanout-options.ts";
+} from "../../options/agent/fanout-options.ts";
+import { JOBS_HELP, JOBS_PAGES } from "../../options/agent/jobs-help.ts";
+import { OUTPUT_OPTIONS, parseOutputPath } from "../../options/agent/output-path.ts";
 import { parseChoice } from "../../options/parse-options.ts";
+import { pickFlags } from "../../options/pick-flags.ts";
+import { splitOptionsAndCommand } from "../../options/split-command.ts";
+import type { Candidate, CompletedWords } from "../../support/candidates.ts";
 import {
   coordinatorOptions,
   exportOptions,
@@ -41,83 +46,105 @@ import {
 } from "../../support/fanout-setup.ts";
 import { runInterruptible } from "../../support/interruptible-run.ts";
 
-const HELP = `Usage: procwire jobs list
-       procwire jobs show JOB [--item ID]
-       procwire jobs watch JOB
-       procwire jobs cancel JOB
-       procwire jobs resume JOB [--output FILE] [--model NAME] [OPTIONS]
-       procwire jobs retry JOB [--class CLASS]... [--item ID]... [--no-run] [--output FILE] [--model NAME] [OPTIONS]
-       procwire jobs export JOB [--output FILE] [--errors] [--explode] [--costs] [--escape-formulas]
-       procwire jobs report JOB [--output FILE]
-       procwire jobs rm JOB
-       procwire jobs prune [--older-than DAYS]
+/** Options of all subcommands. A subcommand accepts those of its help page. */
+const OPTIONS = {
+  ...RUN_FLAGS,
+  item: { type: "string", multiple: true },
+  class: { type: "string", multiple: true },
+  "no-run": { type: "boolean" },
+  model: { type: "string" },
+  ...OUTPUT_OPTIONS,
+  errors: { type: "boolean" },
+  "older-than": { type: "string" },
+} as const;
 
-Show and manage fan-out jobs. JOB is an id or an unambiguous prefix. Jobs are stored in .procwire/jobs of this directory
-($PROCWIRE_HOME/jobs if set), or in a database.
+type Verb = keyof typeof JOBS_PAGES;
 
-Subcommands:
-  list    print all jobs, newest first
-  show    print one job: task, progress, failures; with --item one row with its prompt and transcript
-  watch   follow a running job until it ends
-  cancel  stop a job; finished rows stay finished, the others stay pending
-  resume  execute the pending rows
-  retry   execute failed and pending rows again; rows outside of a sample stay pending
-  export  write the results, or the failures, of a job
-  report  write one self-contained HTML page: rows, failures by class, cost, filters
-  rm      delete a job and its answers, also if its ledger is unreadable; result files stay
-  prune   delete jobs that ended more than DAYS ago (default: 30), and files of crashed processes
+/** Subcommands that take no job. */
+const VERBS_WITHOUT_JOB: ReadonlySet<Verb> = new Set(["list", "prune"]);
 
-Selection:
-  --class CLASS  retry only failures of this class; repeatable
-                 (${ERROR_CLASSES.join(", ")})
-  --item ID      show or retry only this row; repeatable
-  --model NAME   use another model from now on
-  --no-run       mark the rows as pending without executing them
+const verbs = Object.keys(JOBS_PAGES).filter(isVerb);
+const subcommands = new Map(
+  verbs.map((verb) => [
+    verb,
+    defineCommand({
+      name: `jobs ${verb}`,
+      help: JOBS_PAGES[verb],
+      options: pickFlags(OPTIONS, JOBS_PAGES[verb]),
+      complete: VERBS_WITHOUT_JOB.has(verb) ? undefined : jobCandidates,
+      run: (values, positionals) => runVerb(verb, values, positionals),
+    }),
+  ]),
+);
 
---json, --database-url, --database-url-file and --outage-timeout apply to all subcommands. Only watch, resume and retry wait
-for an unreachable database without --outage-timeout. The other options apply to resume and retry.
+const VERB_NAMES = `${verbs.slice(0, -1).join(", ")} or ${verbs.at(-1)}`;
 
-${RUN_HELP}`;
+export const command: Command = {
+  name: "jobs",
+  help: JOBS_HELP,
+  options: {},
+  subcommands: Object.fromEntries(Array.from(subcommands, ([verb, subcommand]) => [verb, async () => subcommand])),
 
-export const command: Command = defineCommand({
-  help: HELP,
-  options: {
-    ...RUN_FLAGS,
-    item: { type: "string", multiple: true },
-    class: { type: "string", multiple: true },
-    "no-run": { type: "boolean" },
-    model: { type: "string" },
-    output: { type: "string" },
-    errors: { type: "boolean" },
-    "older-than": { type: "string" },
-  },
-
-  async run(values, [verb, idOrPrefix, ...rest]) {
+  async run(argv) {
+    // Options may precede the subcommand.
+    const help = { help: { type: "boolean", short: "h" } } as const;
+    const { ownArgs, command: words } = splitOptionsAndCommand(argv, { ...OPTIONS, ...help });
+    const [verb, ...rest] = words;
+    if (verb === undefined && (argv.includes("--help") || argv.includes("-h"))) return printHelp("jobs", JOBS_HELP);
     if (verb === undefined) throw new UsageError(`give a subcommand: ${VERB_NAMES}`);
-    if (rest.length > 0) throw new UsageError(`unexpected argument \`${rest[0]}\``);
-    const run = parseRunOptions(values);
-    const request: Request = {
-      run,
-      items: values.item,
-      classes: values.class?.flatMap((name) => parseChoice("class", name, ERROR_CLASSES) ?? []),
-      skipRun: values["no-run"] ?? false,
-      model: values.model,
-      output: parseOutput(values.output, run.json && WAITING_VERBS.has(verb)),
-      errors: values.errors ?? false,
-    };
-    await using store = await openJobStore(request.run, { waits: WAITING_VERBS.has(verb) });
-    if (verb === "list") return await list(store, request);
-    if (verb === "prune") return await prune(store, values["older-than"]);
-    if (verb === "rm" && idOrPrefix !== undefined) return await remove(store, idOrPrefix);
-    const act = Object.hasOwn(VERBS, verb) ? VERBS[verb] : undefined;
-    if (!act && verb !== "rm") throw new UsageError(`unknown subcommand \`${verb}\`; expected ${VERB_NAMES}`);
-    if (idOrPrefix === undefined || !act) throw new UsageError(`missing JOB; use \`procwire jobs ${verb} JOB\``);
-    const opened = await store.open(idOrPrefix);
-    if (!opened) throw unknownJob(idOrPrefix);
-    await using ledger = opened;
-    return await act(ledger, request, store);
+    const subcommand = isVerb(verb) ? subcommands.get(verb) : undefined;
+    if (!subcommand) throw new UsageError(`unknown subcommand \`${verb}\`; expected ${VERB_NAMES}`);
+    return subcommand.run([...ownArgs, ...rest]);
   },
-});
+};
+
+function isVerb(name: string): name is Verb {
+  return Object.hasOwn(JOBS_PAGES, name);
+}
+
+/** Returns the jobs of the database or the jobs directory, newest first. */
+async function jobCandidates({ values, positionals }: CompletedWords): Promise<Candidate[]> {
+  const run = parseRunOptions(values);
+  if (positionals.length > 0) return [];
+  if (run.databaseUrl === undefined && !existsSync(jobsDirectory(process.env, process.cwd()))) return [];
+  await using store = await openJobStore(run, { waits: false });
+  return (await store.list()).map((job) => ({
+    word: job.id.slice(0, 8),
+    description: `${job.status}: ${job.task.instruction}`,
+  }));
+}
+
+async function runVerb(
+  verb: Verb,
+  values: PartialValues<typeof OPTIONS>,
+  [idOrPrefix, ...rest]: string[],
+): Promise<number> {
+  if (rest.length > 0) throw new UsageError(`unexpected argument \`${rest[0]}\``);
+  const run = parseRunOptions(values);
+  const request: Request = {
+    run,
+    items: values.item,
+    classes: values.class?.flatMap((name) => parseChoice("class", name, ERROR_CLASSES) ?? []),
+    skipRun: values["no-run"] ?? false,
+    model: values.model,
+    output:
+      verb === "report"
+        ? parseOutputPath(values, [".html", ".htm"])
+        : values.errors
+          ? parseOutputPath(values, [".csv"])
+          : parseOutput(values, run.json && WAITING_VERBS.has(verb)),
+    errors: values.errors ?? false,
+  };
+  await using store = await openJobStore(request.run, { waits: WAITING_VERBS.has(verb) });
+  if (verb === "list") return await list(store, request);
+  if (verb === "prune") return await prune(store, values["older-than"]);
+  if (idOrPrefix === undefined) throw new UsageError(`missing JOB; use \`procwire jobs ${verb} JOB\``);
+  if (verb === "rm") return await remove(store, idOrPrefix);
+  const opened = await store.open(idOrPrefix);
+  if (!opened) throw unknownJob(idOrPrefix);
+  await using ledger = opened;
+  return await VERBS[verb](ledger, request, store);
+}
 
 interface Request {
   run: FanoutRunOptions;
@@ -129,7 +156,12 @@ interface Request {
   errors: boolean;
 }
 
-const VERBS: Record<string, (ledger: JobLedger, request: Request, store: JobStore) => Promise<number>> = {
+const VERBS: Readonly<
+  Record<
+    Exclude<Verb, "list" | "prune" | "rm">,
+    (ledger: JobLedger, request: Request, store: JobStore) => Promise<number>
+  >
+> = {
   show,
   watch,
   cancel,
@@ -139,7 +171,8 @@ const VERBS: Record<string, (ledger: JobLedger, request: Request, store: JobStor
   report,
 };
 
-const VERB_NAMES = "list, show, watch, cancel, resume, retry, export, report, rm or prune";
+/** Width of a table if stdout is not a terminal. */
+const DEFAULT_COLUMNS = 120;
 
 /** Commands that run for long and wait for an unreachable database. The others fail at once. */
 const WAITING_VERBS: ReadonlySet<string> = new Set(["watch", "resume", "retry"]);
@@ -156,7 +189,7 @@ async function list(store: JobStore, { run }: Request): Promise<number> {
       summaries.push({ job, counts: await ledger.counts(), price });
     } catch (error) {
       // A damaged ledger can fail at any read, so all reads are inside of the `try`.
-      unreadable.push(`cannot read job ${job.id.slice(0, 8)}: ${errorMessage(error)}`);
+      unreadable.push(`cannot read job ${job.id.slice(0, 8)}: ${userMessage(error)}`);
     }
   }
   if (run.json) {
@@ -164,7 +197,7 @@ async function list(store: JobStore, { run }: Request): Promise<number> {
       const none = { failures: [], failuresByClass: [], usageByClass: [], batches: [] };
       print(JSON.stringify(fullSummaryFields({ ...listed, ...none })));
     }
-  } else print(jobTable(summaries, Date.now()));
+  } else print(jobTable(summaries, Date.now(), process.stdout.columns ?? DEFAULT_COLUMNS));
   for (const reason of unreadable) process.stderr.write(`${printableText(reason)}\n`);
   return 0;
 }

@@ -44,14 +44,14 @@ export class PostgresBudget {
   }
 
   /** Leases as many of these rows as the budget allows, in order. */
-  claim(
+  lease(
     budget: SharedBudget,
     values: { itemIds: readonly string[]; tokens: readonly string[]; now: number },
   ): Promise<DatabaseRow[]> {
     return this.#database.transaction(async (client) => {
       await execute(client, sql.LOCK_KEY, { key: `budget of ${this.#jobId}` });
       const affordable = Math.max(0, await this.#affordableRows(client, budget, values.itemIds));
-      const { rows } = await execute(client, sql.CLAIM_ITEMS, {
+      const { rows } = await execute(client, sql.LEASE_ITEMS, {
         jobId: this.#jobId,
         itemIds: values.itemIds.slice(0, affordable),
         tokens: values.tokens.slice(0, affordable),

@@ -103,7 +103,7 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
     return null;
   }
 
-  async claim(limit: number): Promise<ItemLease[]> {
+  async lease(limit: number): Promise<ItemLease[]> {
     await this.#applySpooled();
     await this.#failDeadLetters();
     const { status, settings } = await this.job();
@@ -115,8 +115,8 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
     const tokens = deliveries.map(() => this.#options.newToken());
     const leaseValues = { itemIds: deliveries.map(({ data }) => data.itemId), tokens, now: this.#clock.now() };
     const rows = budget
-      ? await this.#budget.claim(budget, leaseValues)
-      : await this.database.all(sql.CLAIM_ITEMS, { jobId: this.jobId, ...leaseValues });
+      ? await this.#budget.lease(budget, leaseValues)
+      : await this.database.all(sql.LEASE_ITEMS, { jobId: this.jobId, ...leaseValues });
     const leasedRows = new Map(rows.map((row) => [String(row.item_id), row]));
     const unleased = deliveries.filter(({ data }) => !leasedRows.has(data.itemId));
     await dropObsolete(this.database, this.#queue, this.jobId, unleased);
@@ -228,10 +228,13 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
   async #take(limit: number): Promise<Delivery[]> {
     try {
       return await this.#queue.take(limit);
-    } catch (error) {
+    } catch {
       // Another process has just finished the job and removed its queue.
       if ((await this.job()).status !== "running") return [];
-      throw error;
+      // It finished an earlier run, and removed the queue after this run had started.
+      await this.#queue.create();
+      await enqueueMissing(this.database, this.#queue, this.jobId);
+      return await this.#queue.take(limit);
     }
   }
 

@@ -94,7 +94,7 @@ export const FILTER_OPEN_ITEMS = statement(`
     AND status IN ('pending', 'running')`);
 
 /** Leases rows. A delivered row that is still running was left by a dead worker; that attempt does not count. */
-export const CLAIM_ITEMS = statement(`
+export const LEASE_ITEMS = statement(`
   UPDATE ${ITEMS} AS item
   SET status = 'running', attempt_token = given.token, started_at = :now,
     attempt_count = item.attempt_count + CASE WHEN item.status = 'pending' THEN 1 ELSE 0 END

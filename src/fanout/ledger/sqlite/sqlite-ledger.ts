@@ -133,12 +133,12 @@ export class SqliteLedger extends SqliteReads implements JobLedger {
     return lock === null;
   }
 
-  async claim(limit: number): Promise<ItemLease[]> {
+  async lease(limit: number): Promise<ItemLease[]> {
     const leases: ItemLease[] = [];
     for (let leaseToken = this.#newToken(); leases.length < limit; ) {
       const now = this.#clock.now();
       const row = await this.#write(() =>
-        this.#db.get(sql.CLAIM_ITEM, { token: leaseToken, now, ...this.#singleCallRows() }),
+        this.#db.get(sql.LEASE_ITEM, { token: leaseToken, now, ...this.#singleCallRows() }),
       );
       if (row) {
         leases.push({ item: this.file.items.decode(row), leaseToken });

@@ -90,7 +90,7 @@ const IS_SELECTED = `row_index < :rowLimit
 /** Rows for single calls: not in a batch group and not meant for one. */
 const IS_FOR_SINGLE_CALLS = "(batch_group = '' OR (batch_group IS NULL AND NOT :batch))";
 
-export const CLAIM_ITEM = `
+export const LEASE_ITEM = `
   UPDATE agent_job_items
   SET status = 'running', attempt_count = attempt_count + 1, attempt_token = :token, started_at = :now
   WHERE row_index = (

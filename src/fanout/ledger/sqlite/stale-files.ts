@@ -1,5 +1,6 @@
 import { readdir, readFile, rm, stat } from "node:fs/promises";
 import path from "node:path";
+import { hasErrorCode } from "../../../base/error-code.ts";
 import { takeLock } from "./sqlite-database.ts";
 
 /** Younger directories are not removed, because a job that is just being created has no ledger to lock yet. */
@@ -55,7 +56,8 @@ function isOwnerAlive(name: string): boolean {
   try {
     process.kill(pid, 0);
     return true;
-  } catch {
-    return false;
+  } catch (error) {
+    // EPERM: the process exists and belongs to another user.
+    return hasErrorCode(error, "EPERM");
   }
 }

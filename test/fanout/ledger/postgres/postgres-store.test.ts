@@ -109,6 +109,21 @@ if (missing) {
     return ledger;
   }
 
+  test("delivers the rows of a run whose queue the process that finished the run before removed", async () => {
+    await using store = await PostgresStore.open({ databaseUrl: url });
+    await using other = await PostgresStore.open({ databaseUrl: url });
+    const finisher = await startedJob(other, 3);
+    const ledger = await store.open(finisher.jobId);
+    assert.ok(ledger);
+    await ledger.acquireRun({ join: true });
+    // The finishing process removes the queue after the next run has begun.
+    await finisher.setStatus("completed", ["running"]);
+    await ledger.setStatus("running", ["completed"]);
+    const leased = await ledger.lease(10);
+    assert.deepEqual(leased.map(({ item }) => item.itemId).toSorted(), ["row-1", "row-2", "row-3"]);
+    for (const run of [ledger, finisher]) await run.releaseRun();
+  });
+
   test("two processes that run the same job never get the same row", async () => {
     await using first = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
     await using second = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
@@ -116,9 +131,9 @@ if (missing) {
     const other = await second.open(ledger.jobId);
     assert.ok(other);
     await other.acquireRun({ join: true });
-    const claims = (await Promise.all([ledger, other, ledger, other].map((one) => one.claim(10)))).flat();
-    assert.equal(new Set(claims.map((claim) => claim.item.itemId)).size, claims.length);
-    assert.ok(claims.length >= 20);
+    const leases = (await Promise.all([ledger, other, ledger, other].map((one) => one.lease(10)))).flat();
+    assert.equal(new Set(leases.map((lease) => lease.item.itemId)).size, leases.length);
+    assert.ok(leases.length >= 20);
     await ledger.releaseRun();
     await other.releaseRun();
   });
@@ -130,7 +145,7 @@ if (missing) {
       ledger.jobId,
     ]);
     assert.deepEqual(
-      (await ledger.claim(2)).map((claim) => claim.item.itemId),
+      (await ledger.lease(2)).map((lease) => lease.item.itemId),
       ["row-2"],
     );
     const left = await query("SELECT 1 FROM procwire_queue.job WHERE name = $1 AND state < 'active'", [
@@ -143,14 +158,14 @@ if (missing) {
   test("a worker without heartbeats can no longer report", async () => {
     await using store = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
     const ledger = await startedJob(store, 1);
-    const [late] = await ledger.claim(1);
+    const [late] = await ledger.lease(1);
     assert.ok(late);
     await ledger.releaseRun();
     await silence(ledger.jobId);
     const other = await store.open(ledger.jobId);
     assert.ok(other);
     await other.acquireRun({ join: true });
-    const [now] = await other.claim(1);
+    const [now] = await other.lease(1);
     assert.ok(now);
     const report = { result: "{}", usage: NO_USAGE, stop: false };
     assert.equal(await ledger.complete(late, report), null);
@@ -163,34 +178,34 @@ if (missing) {
     await using stalledStore = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
     await using otherStore = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
     const stalled = await startedJob(stalledStore, rows);
-    const late = await stalled.claim(rows);
+    const late = await stalled.lease(rows);
     assert.equal(late.length, rows);
     await silence(stalled.jobId);
     const other = await otherStore.open(stalled.jobId);
     assert.ok(other);
     await other.acquireRun({ join: true });
-    const taken = await claimAll(other, rows);
+    const taken = await leaseAll(other, rows);
     const random = seededRandom(15);
-    const settle = async (ledger: JobLedger, claim: ItemLease, who: string): Promise<string[]> => {
+    const settle = async (ledger: JobLedger, lease: ItemLease, who: string): Promise<string[]> => {
       for (let turns = Math.floor(random() * 4); turns > 0; turns--) await nextTurn();
       const way = random();
       if (way < 0.2) {
         const failure = { errorClass: "no_report", message: who, usage: NO_USAGE } as const;
-        return (await ledger.fail(claim, failure)) ? [`${who} failed`] : [];
+        return (await ledger.fail(lease, failure)) ? [`${who} failed`] : [];
       }
       // A worker that releases its row settles nothing: the other one's report must still count.
       if (way < 0.3 && who === "late") {
-        await ledger.release(claim, NO_USAGE);
+        await ledger.release(lease, NO_USAGE);
         return [];
       }
       const report = { result: JSON.stringify({ who }), usage: NO_USAGE, stop: false };
-      return (await ledger.complete(claim, report)) ? [`${who} completed`] : [];
+      return (await ledger.complete(lease, report)) ? [`${who} completed`] : [];
     };
     const ends = await Promise.all(
-      late.map(async (claim) => {
-        const again = taken.get(claim.item.itemId);
-        assert.ok(again, `${claim.item.itemId} was given to the other worker`);
-        const both = [() => settle(stalled, claim, "late"), () => settle(other, again, "other")];
+      late.map(async (lease) => {
+        const again = taken.get(lease.item.itemId);
+        assert.ok(again, `${lease.item.itemId} was given to the other worker`);
+        const both = [() => settle(stalled, lease, "late"), () => settle(other, again, "other")];
         if (random() < 0.5) both.reverse();
         return (await Promise.all(both.map((act) => act()))).flat();
       }),
@@ -212,32 +227,32 @@ if (missing) {
   });
 
   /** Rows are delivered when the engine has noticed that their worker's heartbeat stopped. */
-  async function claimAll(ledger: JobLedger, rows: number): Promise<Map<string, ItemLease>> {
-    const claims = new Map<string, ItemLease>();
+  async function leaseAll(ledger: JobLedger, rows: number): Promise<Map<string, ItemLease>> {
+    const leases = new Map<string, ItemLease>();
     await until("every row is given out again", async () => {
-      for (const claim of await ledger.claim(rows)) claims.set(claim.item.itemId, claim);
-      return claims.size === rows;
+      for (const lease of await ledger.lease(rows)) leases.set(lease.item.itemId, lease);
+      return leases.size === rows;
     });
-    return claims;
+    return leases;
   }
 
   test("a row that the engine delivers again continues in the process that still works on it", async () => {
     await using store = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
     const ledger = await startedJob(store, 1);
-    const [claim] = await ledger.claim(1);
-    assert.ok(claim);
+    const [lease] = await ledger.lease(1);
+    assert.ok(lease);
     await silence(ledger.jobId);
-    assert.deepEqual(await ledger.claim(1), []);
-    assert.ok(await ledger.complete(claim, { result: "{}", usage: NO_USAGE, stop: false }));
-    assert.deepEqual(await ledger.claim(1), []);
+    assert.deepEqual(await ledger.lease(1), []);
+    assert.ok(await ledger.complete(lease, { result: "{}", usage: NO_USAGE, stop: false }));
+    assert.deepEqual(await ledger.lease(1), []);
     await ledger.releaseRun();
   });
 
   test("a report whose response was lost counts once, for its own attempt", async () => {
     await using store = await PostgresStore.open({ databaseUrl: url });
     const ledger = await startedJob(store, 1);
-    const [claim] = await ledger.claim(1);
-    assert.ok(claim);
+    const [lease] = await ledger.lease(1);
+    assert.ok(lease);
     const pool = new pg.Pool({ connectionString: url, max: 1 });
     const lossy = answerLost(pool);
     const clock = systemClock;
@@ -253,7 +268,7 @@ if (missing) {
     const values = {
       jobId: ledger.jobId,
       rowIndex: 0,
-      token: claim.leaseToken,
+      token: lease.leaseToken,
       result: '{"n":1}',
       now: 1,
       ...usageValues(NO_USAGE),
@@ -267,31 +282,32 @@ if (missing) {
   });
 
   test("a report is spooled to a file while the database does not respond, until it is stored", async () => {
-    const folder = await mkdtemp(path.join(tmpdir(), "procwire-slow-pg-"));
-    const listSpoolFiles = async () => (await readdir(folder)).filter((name) => name.startsWith(".procwire-reports-"));
+    const directory = await mkdtemp(path.join(tmpdir(), "procwire-slow-pg-"));
+    const listSpoolFiles = async () =>
+      (await readdir(directory)).filter((name) => name.startsWith(".procwire-reports-"));
     await using store = await PostgresStore.open({ databaseUrl: url });
     await using ledger = await startedJob(store, 1);
     await ledger.releaseRun();
-    await ledger.acquireRun({ outputPath: path.join(folder, "out.csv") });
-    const [claim] = await ledger.claim(1);
-    assert.ok(claim);
+    await ledger.acquireRun({ outputPath: path.join(directory, "out.csv") });
+    const [lease] = await ledger.lease(1);
+    assert.ok(lease);
     const blocker = new pg.Client({ connectionString: url });
     await blocker.connect();
     await blocker.query("BEGIN");
     await blocker.query("SELECT 1 FROM procwire.agent_job_items WHERE job_id = $1 FOR UPDATE", [ledger.jobId]);
-    const settled = ledger.complete(claim, { result: "{}", usage: NO_USAGE, stop: false });
+    const settled = ledger.complete(lease, { result: "{}", usage: NO_USAGE, stop: false });
     await until("the report is spooled", async () => (await listSpoolFiles()).length === 1).finally(() =>
       blocker.end(),
     );
     assert.equal((await settled)?.status, "completed");
     assert.deepEqual(await listSpoolFiles(), []);
-    await rm(folder, { recursive: true });
+    await rm(directory, { recursive: true });
   });
 
   test("a row at which every worker dies becomes a dead letter and fails with class spawn", async () => {
     await using store = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
     const ledger = await startedJob(store, 1);
-    assert.equal((await ledger.claim(1)).length, 1);
+    assert.equal((await ledger.lease(1)).length, 1);
     // As if this were the last delivery that the engine allows.
     await query("UPDATE procwire_queue.job SET retry_count = retry_limit WHERE name = $1", [`job-${ledger.jobId}`]);
     await ledger.releaseRun();
@@ -299,7 +315,7 @@ if (missing) {
     const next = await store.open(ledger.jobId);
     assert.ok(next);
     await next.acquireRun({ join: true });
-    assert.deepEqual(await next.claim(1), []);
+    assert.deepEqual(await next.lease(1), []);
     const item = await next.item("row-1");
     assert.equal(item?.status, "failed");
     assert.equal(item?.errorClass, "spawn");

@@ -134,19 +134,19 @@ test("packed rows behave like unpacked rows after any sequence of operations", a
       let held: ItemLease[] = [];
       for (let step = 0; step < STEPS; step++) {
         const kind = random();
-        const [claim] = held;
+        const [lease] = held;
         if (kind < 0.3) {
           const count = 1 + Math.floor(random() * 5);
-          held = [...held, ...(await both((ledger) => ledger.claim(count)))];
-        } else if (kind < 0.5 && claim) {
+          held = [...held, ...(await both((ledger) => ledger.lease(count)))];
+        } else if (kind < 0.5 && lease) {
           held = held.slice(1);
-          await both((ledger) => ledger.complete(claim, { result: "{}", usage: NO_USAGE, stop: false }));
-        } else if (kind < 0.6 && claim) {
+          await both((ledger) => ledger.complete(lease, { result: "{}", usage: NO_USAGE, stop: false }));
+        } else if (kind < 0.6 && lease) {
           held = held.slice(1);
           const failure = { errorClass: "schema", message: "no", usage: NO_USAGE } as const;
           const delayMs = random() < 0.5 ? 0 : 5_000;
-          if (random() < 0.5) await both((ledger) => ledger.fail(claim, failure));
-          else await both((ledger) => ledger.retry(claim, failure, delayMs));
+          if (random() < 0.5) await both((ledger) => ledger.fail(lease, failure));
+          else await both((ledger) => ledger.retry(lease, failure, delayMs));
         } else if (kind < 0.7) {
           const added = randomRows(random, total, 1 + Math.floor(random() * 20));
           const answered = added.filter(() => random() < 0.2);
@@ -190,7 +190,7 @@ test("rows that another process unpacks meanwhile are read once each", async () 
     const seen: number[] = [];
     for await (const { rowIndex } of blocks.items()) {
       seen.push(rowIndex);
-      if (rowIndex % 7 === 0) await blocks.claim(11);
+      if (rowIndex % 7 === 0) await blocks.lease(11);
     }
     assert.deepEqual(
       seen,
@@ -202,7 +202,7 @@ test("rows that another process unpacks meanwhile are read once each", async () 
 test("rows that are appended twice stay unchanged", async () => {
   const rows = randomRows(seededRandom(2), 0, 30);
   await withPair(rows, async ({ blocks }) => {
-    await blocks.claim(3);
+    await blocks.lease(3);
     const before = await picture(blocks);
     await blocks.appendRows(rows, []);
     await blocks.appendRows(rows.slice(10), []);

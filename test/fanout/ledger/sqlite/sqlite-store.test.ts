@@ -150,12 +150,12 @@ test("a row in backoff does not wait longer if the clock is set back", async () 
     assert.ok(ledger);
     await ledger.acquireRun();
     await ledger.setStatus("running", ["pending"]);
-    const [claim] = await ledger.claim(1);
-    assert.ok(claim);
-    await ledger.retry(claim, { errorClass: "transport", message: "cut", usage: NO_USAGE }, 30_000);
-    assert.deepEqual(await ledger.claim(1), []);
+    const [lease] = await ledger.lease(1);
+    assert.ok(lease);
+    await ledger.retry(lease, { errorClass: "transport", message: "cut", usage: NO_USAGE }, 30_000);
+    assert.deepEqual(await ledger.lease(1), []);
     clock.setForward(-3_600_000);
-    assert.equal((await ledger.claim(1)).length, 1);
+    assert.equal((await ledger.lease(1)).length, 1);
   });
 });
 

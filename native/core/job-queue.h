@@ -1,0 +1,110 @@
+// Runs jobs on separate threads and delivers them to their loop.
+#ifndef PROCWIRE_CORE_JOB_QUEUE_H
+#define PROCWIRE_CORE_JOB_QUEUE_H
+
+#include <pthread.h>
+
+#include <deque>
+#include <memory>
+
+#include "core/mailbox.h"
+
+namespace procwire {
+
+// Work for another thread. Owned by the queue, then by a thread, then by the mailbox.
+class Job : public Mail {
+ public:
+  std::shared_ptr<Mailbox> mailbox;
+
+  virtual void run() = 0;
+  // Sets the result of a job that does not run, because no thread can be created.
+  virtual void fail(int err) = 0;
+  void discard() override {}
+};
+
+// Never destroyed, because its threads may outlive the environment that created them.
+class JobQueue {
+ public:
+  // `threadName` has at most 15 characters. Further jobs than `maxThreads` wait.
+  JobQueue(const char* threadName, size_t maxThreads) : threadName_(threadName), maxThreads_(maxThreads) {}
+
+  // Runs the job on another thread and delivers it to the loop that reserved the mail.
+  void submit(std::unique_ptr<Job> job, std::shared_ptr<Mailbox> mailbox) {
+    job->mailbox = mailbox;
+    const int err = enqueue(job);
+    if (err == 0) return;
+    // The reserved mail must arrive, so that the loop can end.
+    job->fail(err);
+    mailbox->post(std::move(job));
+  }
+
+ private:
+  static constexpr size_t kThreadStackBytes = 256 * 1024;
+
+  // Returns an errno and leaves the job with the caller if no thread can be created.
+  int enqueue(std::unique_ptr<Job>& job) {
+    pthread_mutex_lock(&mutex_);
+    int err = 0;
+    waiting_.push_back(std::move(job));
+    if (threads_ < maxThreads_) {
+      // Count the thread first: it may finish before this function continues.
+      threads_++;
+      err = startThread();
+      if (err != 0) threads_--;
+      // A running thread takes the job, if there is one.
+      if (err != 0 && threads_ > 0) err = 0;
+      if (err != 0) {
+        job = std::move(waiting_.back());
+        waiting_.pop_back();
+      }
+    }
+    pthread_mutex_unlock(&mutex_);
+    return err;
+  }
+
+  // Runs jobs until none is left. No thread stays idle.
+  static void* threadMain(void* argument) {
+    JobQueue* const queue = static_cast<JobQueue*>(argument);
+    pthread_setname_np(pthread_self(), queue->threadName_);
+    while (std::unique_ptr<Job> job = queue->next()) {
+      job->run();
+      const std::shared_ptr<Mailbox> mailbox = job->mailbox;
+      mailbox->post(std::move(job));
+    }
+    return nullptr;
+  }
+
+  std::unique_ptr<Job> next() {
+    pthread_mutex_lock(&mutex_);
+    std::unique_ptr<Job> job;
+    if (waiting_.empty()) {
+      threads_--;
+    } else {
+      job = std::move(waiting_.front());
+      waiting_.pop_front();
+    }
+    pthread_mutex_unlock(&mutex_);
+    return job;
+  }
+
+  int startThread() {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, kThreadStackBytes);
+    pthread_t thread;
+    const int err = pthread_create(&thread, &attributes, threadMain, this);
+    pthread_attr_destroy(&attributes);
+    return err;
+  }
+
+  const char* threadName_;
+  size_t maxThreads_;
+  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+  std::deque<std::unique_ptr<Job>> waiting_;
+  size_t threads_ = 0;
+};
+
+}  // namespace procwire
+
+#endif

@@ -1,0 +1,518 @@
+#include "net/message-scan.h"
+
+#include <string.h>
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <string_view>
+
+#include "core/napi-call.h"
+#include "net/byte-codec.h"
+
+namespace procwire {
+namespace {
+
+constexpr const char* kTokenKinds[] = {"object", "objectEnd", "array",   "arrayEnd",     "ascii",  "utf8",
+                                       "raw",    "asciiKey",  "utf8Key", "rawKey",       "number", "true",
+                                       "false",  "null",      "bytes",   "invalidBase64"};
+
+// Messages that are parsed at once. Further ones wait.
+constexpr size_t kMaxThreads = 2;
+// Strings above this size have their escapes resolved here; JavaScript resolves shorter ones.
+constexpr size_t kMaxRawBytes = 64 * 1024;
+// Minimum size of base64 that is decoded here.
+constexpr size_t kMinBase64Bytes = 4 * 1024;
+// JavaScript needs a key as a whole.
+constexpr size_t kMaxKeyBytes = 1024 * 1024;
+constexpr size_t kMaxNumberBytes = 4 * 1024;
+
+bool isBase64Member(std::string_view key) { return key == "chunk" || key == "dataBase64" || key == "bodyBase64"; }
+
+constexpr uint64_t kOnes = 0x0101010101010101u;
+constexpr uint64_t kHighBits = 0x8080808080808080u;
+
+// Nonzero if a byte of the word equals `byte`.
+uint64_t matches(uint64_t word, uint8_t byte) {
+  const uint64_t difference = word ^ (kOnes * byte);
+  return (difference - kOnes) & ~difference & kHighBits;
+}
+
+// Returns the length of a valid UTF-8 sequence of several bytes, or 0.
+size_t sequenceLength(const uint8_t* at, const uint8_t* end) {
+  const uint8_t first = *at;
+  const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4 || static_cast<size_t>(end - at) < length) return 0;
+  for (size_t index = 1; index < length; index++)
+    if ((at[index] & 0xc0) != 0x80) return 0;
+  // Overlong forms, surrogates and code points above U+10FFFF.
+  if ((first == 0xe0 && at[1] < 0xa0) || (first == 0xed && at[1] > 0x9f)) return 0;
+  if ((first == 0xf0 && at[1] < 0x90) || (first == 0xf4 && at[1] > 0x8f)) return 0;
+  return length;
+}
+
+bool isUtf8(const uint8_t* at, const uint8_t* end) {
+  while (at < end) {
+    uint64_t word;
+    if (end - at >= 8 && (memcpy(&word, at, 8), (word & kHighBits) == 0)) {
+      at += 8;
+    } else if (*at < 0x80) {
+      at++;
+    } else {
+      const size_t length = sequenceLength(at, end);
+      if (length == 0) return false;
+      at += length;
+    }
+  }
+  return true;
+}
+
+bool isSpace(uint8_t letter) { return letter == ' ' || letter == '\n' || letter == '\r' || letter == '\t'; }
+bool isDigit(uint8_t letter) { return letter >= '0' && letter <= '9'; }
+
+int hexValue(uint8_t letter) {
+  if (isDigit(letter)) return letter - '0';
+  const uint8_t lower = letter | 0x20;
+  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
+// Returns the value of four hexadecimal digits, or -1.
+int hexUnit(const uint8_t* at, const uint8_t* end) {
+  if (end - at < 4) return -1;
+  int unit = 0;
+  for (int index = 0; index < 4; index++) {
+    const int digit = hexValue(at[index]);
+    if (digit < 0) return -1;
+    unit = unit << 4 | digit;
+  }
+  return unit;
+}
+
+uint8_t* appendUtf8(uint8_t* to, uint32_t code) {
+  if (code < 0x80) {
+    *to++ = static_cast<uint8_t>(code);
+  } else if (code < 0x800) {
+    *to++ = static_cast<uint8_t>(0xc0 | code >> 6);
+    *to++ = static_cast<uint8_t>(0x80 | (code & 63));
+  } else if (code < 0x10000) {
+    *to++ = static_cast<uint8_t>(0xe0 | code >> 12);
+    *to++ = static_cast<uint8_t>(0x80 | (code >> 6 & 63));
+    *to++ = static_cast<uint8_t>(0x80 | (code & 63));
+  } else {
+    *to++ = static_cast<uint8_t>(0xf0 | code >> 18);
+    *to++ = static_cast<uint8_t>(0x80 | (code >> 12 & 63));
+    *to++ = static_cast<uint8_t>(0x80 | (code >> 6 & 63));
+    *to++ = static_cast<uint8_t>(0x80 | (code & 63));
+  }
+  return to;
+}
+
+// Resolves valid escapes; the result is never longer, so `to` may be `from`. Sets `hasLoneSurrogate` if an escape has
+// no UTF-8 form.
+uint8_t* resolveEscapes(const uint8_t* from, const uint8_t* end, uint8_t* to, bool& hasLoneSurrogate) {
+  while (from < end) {
+    if (*from != '\\') {
+      *to++ = *from++;
+      continue;
+    }
+    const uint8_t letter = from[1];
+    from += 2;
+    switch (letter) {
+      case 'b': *to++ = '\b'; continue;
+      case 'f': *to++ = '\f'; continue;
+      case 'n': *to++ = '\n'; continue;
+      case 'r': *to++ = '\r'; continue;
+      case 't': *to++ = '\t'; continue;
+      case 'u': break;
+      default: *to++ = letter; continue;
+    }
+    uint32_t code = static_cast<uint32_t>(hexUnit(from, end));
+    from += 4;
+    const bool isHigh = code >= 0xd800 && code < 0xdc00;
+    const int low = isHigh && end - from >= 6 && from[0] == '\\' && from[1] == 'u' ? hexUnit(from + 2, end) : -1;
+    if (low >= 0xdc00 && low < 0xe000) {
+      code = 0x10000 + ((code - 0xd800) << 10) + static_cast<uint32_t>(low - 0xdc00);
+      from += 6;
+    } else if (code >= 0xd800 && code < 0xe000) {
+      hasLoneSurrogate = true;
+    }
+    to = appendUtf8(to, code);
+  }
+  return to;
+}
+
+// Describes invalid base64 like `src/protocol/base64.ts`; empty if it is valid.
+std::string base64Problem(const uint8_t* text, size_t length) {
+  size_t body = length;
+  for (int padding = 0; padding < 2 && body > 0 && text[body - 1] == '='; padding++) body--;
+  const size_t invalid = findInvalidBase64(text, body);
+  if (invalid < body) {
+    uint32_t code = text[invalid];
+    if (code >= 0xf0) {
+      const uint32_t point = (code & 7u) << 18 | (text[invalid + 1] & 63u) << 12 | (text[invalid + 2] & 63u) << 6;
+      code = 0xd800 + ((point - 0x10000) >> 10);
+    } else if (code >= 0xe0) {
+      code = (code & 15u) << 12 | (text[invalid + 1] & 63u) << 6 | (text[invalid + 2] & 63u);
+    } else if (code >= 0xc0) {
+      code = (code & 31u) << 6 | (text[invalid + 1] & 63u);
+    }
+    return "Invalid symbol " + std::to_string(code) + ", offset " + std::to_string(invalid) + ".";
+  }
+  if (length % 4 != 0 || body % 4 == 1) return "Invalid padding";
+  uint8_t last[3];
+  if (body == length || base64Decode(text + length - 4, 4, last) >= 0) return "";
+  return "Invalid last symbol " + std::to_string(text[body - 1]) + ", offset " + std::to_string(body - 1) + ".";
+}
+
+class MessageScanner {
+ public:
+  MessageScanner(uint8_t* text, size_t length, const ScanLimits& limits)
+      : begin_(text), at_(text), end_(text + length), limits_(limits) {}
+
+  ScanResult run() {
+    result_.isUtf8 = isUtf8(begin_, end_);
+    if (result_.isUtf8) scan();
+    if (!result_.problem.empty()) result_.tokens.clear();
+    return std::move(result_);
+  }
+
+ private:
+  struct Container {
+    bool isObject;
+    // Index of its first key in `keys_`.
+    size_t firstKey;
+  };
+  struct Key {
+    std::string_view name;
+    uint32_t position;
+  };
+  struct StringToken {
+    uint8_t* from = nullptr;
+    uint8_t* to = nullptr;
+    bool isAscii = true;
+    bool isRaw = false;
+  };
+
+  uint32_t position() const { return static_cast<uint32_t>(at_ - begin_); }
+
+  bool fail(const std::string& text, uint32_t column) {
+    if (result_.problem.empty()) result_.problem = text + " at line 1 column " + std::to_string(column);
+    return false;
+  }
+
+  bool unexpected() { return fail(at_ >= end_ ? "EOF while parsing a value" : "unexpected character", position()); }
+
+  void add(TokenKind kind, uint32_t from = 0, uint32_t to = 0) {
+    result_.tokens.insert(result_.tokens.end(), {static_cast<uint32_t>(kind), from, to});
+  }
+
+  void addRange(TokenKind kind, const uint8_t* from, const uint8_t* to) {
+    add(kind, static_cast<uint32_t>(from - begin_), static_cast<uint32_t>(to - begin_));
+  }
+
+  void skipSpace() {
+    // Compares eight at a time, because a message may consist of blanks.
+    uint64_t word;
+    while (end_ - at_ >= 8 && (memcpy(&word, at_, 8), word == kOnes * ' ')) at_ += 8;
+    while (at_ < end_ && isSpace(*at_)) at_++;
+  }
+
+  bool take(uint8_t letter) {
+    if (at_ >= end_ || *at_ != letter) return false;
+    at_++;
+    return true;
+  }
+
+  // One value or the end of a container per iteration; no recursion, because the stack is small.
+  void scan() {
+    skipSpace();
+    if (!value()) return;
+    while (!stack_.empty()) {
+      skipSpace();
+      const Container top = stack_.back();
+      if (take(top.isObject ? '}' : ']')) {
+        if (!close(top)) return;
+        continue;
+      }
+      if (!isFirst_ && !take(',')) {
+        unexpected();
+        return;
+      }
+      isFirst_ = false;
+      skipSpace();
+      if (top.isObject && !key()) return;
+      if (!value()) return;
+    }
+    skipSpace();
+    if (at_ < end_) unexpected();
+  }
+
+  bool close(const Container& container) {
+    if (container.isObject && !checkKeys(container.firstKey)) return false;
+    add(container.isObject ? TokenKind::kObjectEnd : TokenKind::kArrayEnd);
+    stack_.pop_back();
+    isFirst_ = false;
+    return true;
+  }
+
+  // Sorts instead of hashing, so that no keys are expensive.
+  bool checkKeys(size_t first) {
+    const auto from = keys_.begin() + static_cast<ptrdiff_t>(first);
+    std::sort(from, keys_.end(), [](const Key& a, const Key& b) {
+      const int order = a.name.compare(b.name);
+      return order != 0 ? order < 0 : a.position < b.position;
+    });
+    const Key* duplicate = nullptr;
+    for (size_t index = first + 1; index < keys_.size(); index++) {
+      const Key& found = keys_[index];
+      if (found.name == keys_[index - 1].name && (!duplicate || found.position < duplicate->position))
+        duplicate = &found;
+    }
+    if (duplicate) return fail("duplicate JSON object key `" + std::string(duplicate->name) + "`", duplicate->position);
+    keys_.resize(first);
+    return true;
+  }
+
+  bool key() {
+    const uint32_t position = this->position();
+    StringToken found;
+    if (at_ >= end_ || *at_ != '"' || !string(found)) return unexpected();
+    const size_t length = static_cast<size_t>(found.to - found.from);
+    if (length > kMaxKeyBytes)
+      return fail("JSON object key exceeds the limit of " + std::to_string(kMaxKeyBytes) + " bytes", position);
+    std::string_view name(reinterpret_cast<const char*>(found.from), length);
+    if (found.isRaw) {
+      std::string resolved(length, 0);
+      bool hasLoneSurrogate = false;
+      uint8_t* const to = reinterpret_cast<uint8_t*>(&resolved[0]);
+      resolved.resize(static_cast<size_t>(resolveEscapes(found.from + 1, found.to - 1, to, hasLoneSurrogate) - to));
+      resolvedKeys_.push_back(std::move(resolved));
+      name = resolvedKeys_.back();
+    }
+    keys_.push_back({name, position});
+    if (stack_.size() == 1) isParams_ = name == "params";
+    isBase64_ = stack_.size() == 2 && isParams_ && isBase64Member(name);
+    addRange(found.isRaw     ? TokenKind::kRawKey
+             : found.isAscii ? TokenKind::kAsciiKey
+                             : TokenKind::kUtf8Key,
+             found.from, found.to);
+    skipSpace();
+    if (!take(':')) return unexpected();
+    skipSpace();
+    return true;
+  }
+
+  bool value() {
+    if (at_ >= end_) return unexpected();
+    if (++values_ > limits_.values)
+      return fail("JSON-RPC message exceeds the limit of " + std::to_string(limits_.values) + " JSON values",
+                  position());
+    switch (*at_) {
+      case '{': return open(true);
+      case '[': return open(false);
+      case '"': return stringValue();
+      case 't': return literal("true", TokenKind::kTrue);
+      case 'f': return literal("false", TokenKind::kFalse);
+      case 'n': return literal("null", TokenKind::kNull);
+      default: return number();
+    }
+  }
+
+  bool open(bool isObject) {
+    at_++;
+    if (stack_.size() >= limits_.depth) return fail("recursion limit exceeded", position());
+    stack_.push_back({isObject, keys_.size()});
+    add(isObject ? TokenKind::kObject : TokenKind::kArray);
+    isFirst_ = true;
+    return true;
+  }
+
+  bool literal(std::string_view text, TokenKind kind) {
+    if (static_cast<size_t>(end_ - at_) < text.size() || memcmp(at_, text.data(), text.size()) != 0)
+      return unexpected();
+    at_ += text.size();
+    add(kind);
+    return true;
+  }
+
+  bool digits() {
+    const uint8_t* const from = at_;
+    while (at_ < end_ && isDigit(*at_)) at_++;
+    return at_ > from;
+  }
+
+  bool number() {
+    const uint8_t* const from = at_;
+    take('-');
+    if (!take('0') && !digits()) return unexpected();
+    if (take('.') && !digits()) return unexpected();
+    if (take('e') || take('E')) {
+      if (!take('+')) take('-');
+      if (!digits()) return unexpected();
+    }
+    if (static_cast<size_t>(at_ - from) > kMaxNumberBytes)
+      return fail("JSON number exceeds the limit of " + std::to_string(kMaxNumberBytes) + " characters", position());
+    addRange(TokenKind::kNumber, from, at_);
+    return true;
+  }
+
+  bool stringValue() {
+    const bool isBase64 = isBase64_;
+    isBase64_ = false;
+    StringToken found;
+    if (!string(found)) return unexpected();
+    const size_t length = static_cast<size_t>(found.to - found.from);
+    if (isBase64 && !found.isRaw && length >= kMinBase64Bytes) {
+      decode(found.from, length);
+      return true;
+    }
+    addRange(found.isRaw     ? TokenKind::kRaw
+             : found.isAscii ? TokenKind::kAscii
+                             : TokenKind::kUtf8,
+             found.from, found.to);
+    return true;
+  }
+
+  void decode(uint8_t* text, size_t length) {
+    std::string problem = base64Problem(text, length);
+    if (problem.empty()) {
+      // The decoded bytes are shorter, and each group is read before it is overwritten.
+      const ptrdiff_t bytes = base64Decode(text, length, text);
+      addRange(TokenKind::kBytes, text, text + bytes);
+      return;
+    }
+    add(TokenKind::kInvalidBase64, static_cast<uint32_t>(result_.texts.size()));
+    result_.texts.push_back(std::move(problem));
+  }
+
+  // Reads a string from its quote on. Returns false at an invalid character.
+  bool string(StringToken& found) {
+    uint8_t* const from = ++at_;
+    bool hasEscapes = false;
+    uint64_t seen = 0;
+    for (;;) {
+      uint64_t word;
+      while (end_ - at_ >= 8) {
+        memcpy(&word, at_, 8);
+        // Control characters: bytes below 0x20.
+        const uint64_t control = (word - kOnes * 0x20) & ~word & kHighBits;
+        if (control | matches(word, '"') | matches(word, '\\')) break;
+        seen |= word;
+        at_ += 8;
+      }
+      if (at_ >= end_) return false;
+      const uint8_t letter = *at_;
+      if (letter == '"') break;
+      if (letter < 0x20) return false;
+      seen |= letter;
+      if (letter != '\\') {
+        at_++;
+        continue;
+      }
+      hasEscapes = true;
+      if (!escape()) return false;
+    }
+    uint8_t* const to = at_++;
+    found = {from, to, (seen & kHighBits) == 0, false};
+    if (!hasEscapes) return true;
+    if (static_cast<size_t>(to - from) <= kMaxRawBytes) {
+      found = {from - 1, to + 1, found.isAscii, true};
+      return true;
+    }
+    bool hasLoneSurrogate = false;
+    found.to = resolveEscapes(from, to, from, hasLoneSurrogate);
+    found.isAscii = false;
+    return !hasLoneSurrogate || fail("lone surrogate in hex escape", position());
+  }
+
+  bool escape() {
+    if (end_ - at_ < 2) return false;
+    if (at_[1] == 'u') {
+      if (hexUnit(at_ + 2, end_) < 0) return false;
+      at_ += 6;
+      return true;
+    }
+    if (!strchr("\"\\/bfnrt", at_[1]) || at_[1] == 0) return false;
+    at_ += 2;
+    return true;
+  }
+
+  uint8_t* begin_;
+  uint8_t* at_;
+  uint8_t* end_;
+  ScanLimits limits_;
+  ScanResult result_;
+  std::vector<Container> stack_;
+  std::vector<Key> keys_;
+  // Keys with escapes; a deque, because `keys_` refers to them.
+  std::deque<std::string> resolvedKeys_;
+  uint32_t values_ = 0;
+  bool isFirst_ = false;
+  // Whether the member of the message that is being read is `params`, and the next value is its base64.
+  bool isParams_ = false;
+  bool isBase64_ = false;
+};
+
+class ScanJob : public Job {
+ public:
+  Bytes message;
+  // Keeps the message until the job is delivered.
+  ValueRef owner;
+  ValueRef onDone;
+  ScanLimits limits;
+  ScanResult result;
+
+  void run() override { result = scanMessage(message.data, message.length, limits); }
+  void fail(int) override { run(); }
+
+  // `src/native/addon.ts` declares the result as NativeScanResult.
+  void deliver(Loop& loop) override {
+    napi_env env = loop.env();
+    HandleScope scope(env);
+    ObjectBuilder value(env);
+    value.set("isUtf8", result.isUtf8);
+    value.set("problem", std::string_view(result.problem));
+    const size_t bytes = result.tokens.size() * sizeof(uint32_t);
+    void* memory;
+    napi_value buffer, tokens;
+    if (NAPI_OK(napi_create_arraybuffer(env, bytes, &memory, &buffer)) &&
+        NAPI_OK(napi_create_typedarray(env, napi_uint32_array, result.tokens.size(), buffer, 0, &tokens))) {
+      if (bytes > 0) memcpy(memory, result.tokens.data(), bytes);
+      value.set("tokens", tokens);
+    }
+    ArrayBuilder texts(env);
+    for (const std::string& text : result.texts) texts.push(std::string_view(text));
+    value.set("texts", texts.get());
+    napi_value argument = value.get();
+    napi_value done = onDone.get();
+    onDone.reset();
+    owner.reset();
+    loop.call(done, 1, &argument);
+  }
+};
+
+JobQueue& scanJobs() {
+  static JobQueue* const shared = new JobQueue("procwire-json", kMaxThreads);
+  return *shared;
+}
+
+}  // namespace
+
+ScanResult scanMessage(uint8_t* text, size_t length, const ScanLimits& limits) {
+  return MessageScanner(text, length, limits).run();
+}
+
+napi_value tokenKinds(napi_env env) { return nameList(env, kTokenKinds); }
+
+napi_value startMessageScan(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  auto job = std::make_unique<ScanJob>();
+  job->message = call[0].bytes();
+  job->owner = call[0].ref();
+  job->limits = {static_cast<uint32_t>(call[1].number()), static_cast<uint32_t>(call[2].number())};
+  job->onDone = call[3].ref();
+  scanJobs().submit(std::move(job), call.loop()->reserveMail());
+  return nullptr;
+}
+
+}  // namespace procwire

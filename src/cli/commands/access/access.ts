@@ -1,0 +1,101 @@
+import { fitTable, type TableColumn } from "../../../base/text/fit-table.ts";
+import { formatAge } from "../../../base/text/format-age.ts";
+import { printableJson, printableLine } from "../../../base/text/printable-text.ts";
+import type { AccessEntry } from "../../../protocol/attach-schemas.ts";
+import { type Command, printHelp, singleArgument, UsageError } from "../../command.ts";
+import type { HelpPage } from "../../help/help-page.ts";
+import { defineServerCommand, openClient } from "../../server-command.ts";
+
+const HELP: HelpPage = {
+  usage: ["SUBCOMMAND [OPTIONS] [ARGUMENTS]"],
+  details: "Lists and ends the connections and console sessions of this principal; of all principals for an operator.",
+  options: {},
+  examples: [
+    ["procwire access list", "connections and console sessions, oldest first"],
+    ["procwire access revoke console:3", "sign a browser out"],
+    ["procwire access revoke connection:12", "close a connection"],
+  ],
+};
+
+const LIST_HELP: HelpPage = {
+  usage: ["[OPTIONS]"],
+  details: `Lists connections and console sessions: id, principal, address or browser, age, time since the last use, remaining
+    validity and token id. An asterisk marks the connection of this command.`,
+  options: { Listing: [["--json", "print one JSON object per line"]] },
+  examples: [
+    ["procwire access list", "accesses of the server on this host"],
+    ["procwire access list --json", "for programs"],
+    ["procwire access list --connect wss://build.example:7070", "another server"],
+  ],
+};
+
+const REVOKE_HELP: HelpPage = {
+  usage: ["[OPTIONS] ID"],
+  details: `Closes a connection or ends a console session, with its WebSockets. The client does not reconnect. A client
+    whose token is still valid can connect again; \`procwire token revoke\` revokes the token.`,
+  options: {},
+  examples: [
+    ["procwire access revoke connection:12", "close a connection"],
+    ["procwire access revoke console:3", "sign a browser out"],
+    ["procwire access revoke --token-file operator connection:4", "as operator"],
+  ],
+};
+
+const list: Command = defineServerCommand({
+  name: "access list",
+  help: LIST_HELP,
+  takesArguments: false,
+  options: { json: { type: "boolean" } },
+
+  async run(values) {
+    await using client = await openClient(values);
+    const { accesses } = await client.call("access/list", {});
+    const width = process.stdout.isTTY ? process.stdout.columns : Number.POSITIVE_INFINITY;
+    const lines = values.json ? accesses.map(printableJson) : fitTable(columns(Date.now()), accesses, width);
+    for (const line of lines) process.stdout.write(`${line}\n`);
+    return 0;
+  },
+});
+
+const revoke: Command = defineServerCommand({
+  name: "access revoke",
+  help: REVOKE_HELP,
+  options: {},
+
+  async run(values, positionals) {
+    const accessId = singleArgument(positionals, "ID");
+    await using client = await openClient(values);
+    const { revoked } = await client.call("access/revoke", { accessId });
+    if (revoked) return 0;
+    throw new Error(`unknown access ${accessId}; \`procwire access list\` lists the ids`);
+  },
+});
+
+function columns(nowMs: number): TableColumn<AccessEntry>[] {
+  return [
+    { title: "ID", cell: ({ accessId, isCurrent }) => `${accessId}${isCurrent ? "*" : ""}` },
+    { title: "PRINCIPAL", cell: ({ principal }) => printableLine(principal), minWidth: 8 },
+    { title: "FROM", cell: ({ peer, device }) => printableLine(peer || device || "-"), minWidth: 8 },
+    { title: "AGE", cell: ({ sinceMs }) => formatAge(nowMs - sinceMs) },
+    { title: "IDLE", cell: ({ lastUsedAtMs }) => formatAge(nowMs - lastUsedAtMs) },
+    {
+      title: "EXPIRES",
+      cell: ({ expiresAtMs }) => (expiresAtMs === undefined ? "-" : formatAge(Math.max(0, expiresAtMs - nowMs))),
+    },
+    { title: "TOKEN", cell: ({ tokenId }) => printableLine(tokenId ?? "-"), isOptional: true },
+  ];
+}
+
+export const command: Command = {
+  name: "access",
+  help: HELP,
+  options: {},
+  subcommands: { list: async () => list, revoke: async () => revoke },
+  async run([subcommand, ...rest]) {
+    if (subcommand === "list") return list.run(rest);
+    if (subcommand === "revoke") return revoke.run(rest);
+    if (subcommand === "--help" || subcommand === "-h") return printHelp("access", HELP);
+    if (subcommand === undefined) throw new UsageError("give a subcommand: list or revoke");
+    throw new UsageError(`unknown subcommand \`${subcommand}\`; expected list or revoke`);
+  },
+};

@@ -1,0 +1,37 @@
+/** Minimum length of a name that counts as an abbreviation of another one. */
+const MIN_PREFIX_LENGTH = 3;
+
+/** Returns the known name that the caller probably meant, or null if none is similar. */
+export function findNearestName(name: string, known: readonly string[]): string | null {
+  const lower = name.toLowerCase();
+  let nearest: string | null = null;
+  let smallest = Math.max(2, Math.floor(name.length / 3)) + 1;
+  for (const candidate of known) {
+    const other = candidate.toLowerCase();
+    const distance = isPrefixPair(lower, other) ? 1 : editDistance(lower, other);
+    if (distance >= smallest) continue;
+    smallest = distance;
+    nearest = candidate;
+  }
+  return nearest;
+}
+
+function isPrefixPair(one: string, other: string): boolean {
+  const [short, long] = one.length <= other.length ? [one, other] : [other, one];
+  return short.length >= MIN_PREFIX_LENGTH && long.startsWith(short);
+}
+
+/** Returns the Levenshtein distance of two short names. */
+function editDistance(one: string, other: string): number {
+  let previous = Array.from({ length: other.length + 1 }, (_, at) => at);
+  for (let row = 1; row <= one.length; row++) {
+    const current = [row];
+    for (let column = 1; column <= other.length; column++) {
+      const replaced = (previous[column - 1] ?? 0) + (one[row - 1] === other[column - 1] ? 0 : 1);
+      const shifted = 1 + Math.min(previous[column] ?? 0, current[column - 1] ?? 0);
+      current.push(Math.min(replaced, shifted));
+    }
+    previous = current;
+  }
+  return previous[other.length] ?? 0;
+}

@@ -1,0 +1,42 @@
+import { ExecServerError } from "../protocol/exec-server-error.ts";
+
+/** First port of `procwire start`, and the number of ports that it tries. */
+const START_PORT = 7070;
+const START_PORTS = 100;
+const LOOPBACK: ReadonlySet<string> = new Set(["127.0.0.1", "localhost", "[::1]"]);
+
+/**
+ * Returns the error of a failed connection with advice for a user of the CLI: how to start a server, or how to send a token.
+ * Other errors stay unchanged. The new error has the code of the original, which is its `cause`.
+ */
+export function withConnectAdvice(error: unknown, url: string): unknown {
+  if (!(error instanceof ExecServerError)) return error;
+  const message = adviceFor(error, url);
+  if (message === null) return error;
+  return new ExecServerError(message, error.code, { method: error.method }, { cause: error });
+}
+
+function adviceFor(error: ExecServerError, url: string): string | null {
+  if (error.code === "ECONNREFUSED" || error.code === "ENOENT") return noServerMessage(url);
+  if (error.code === "ENOTFOUND") return `unknown host ${new URL(url).hostname} in ${url}`;
+  if (error.code === "REFUSED" && hasStatus(error, 401))
+    return `${error.message}; give the token of the server with --token-file PATH or PROCWIRE_TOKEN`;
+  return null;
+}
+
+/** Returns the message for an address at which no server listens. */
+export function noServerMessage(url: string): string {
+  if (url.startsWith("unix://"))
+    return `no procwire server at ${url.slice("unix://".length)}; start one with "procwire serve --listen ${url}"`;
+  const { host, hostname, port, protocol } = new URL(url);
+  if (!LOOPBACK.has(hostname) || protocol === "wss:")
+    return `no procwire server at ${host}; start one there with "procwire serve --listen ws://IP:PORT"`;
+  const isStartPort = Number(port) >= START_PORT && Number(port) < START_PORT + START_PORTS;
+  return `no procwire server at ${host}; start one with "procwire ${isStartPort ? "start" : `serve --listen ${url.replace("localhost", "127.0.0.1")}`}"`;
+}
+
+function hasStatus(error: unknown, status: number): boolean {
+  for (let cause = error; cause instanceof Error; cause = cause.cause)
+    if ("status" in cause && cause.status === status) return true;
+  return false;
+}

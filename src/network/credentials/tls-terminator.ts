@@ -1,0 +1,236 @@
+import {
+  Agent,
+  type ClientRequest,
+  type IncomingMessage,
+  type Server,
+  ServerResponse,
+  request as sendRequest,
+} from "node:http";
+import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { type SecureContext, TLSSocket } from "node:tls";
+import type { HeadDeadlines } from "../head-deadlines.ts";
+import { passedHeaders, relay, requestHeaders, requirePlainBody } from "../http-forwarder.ts";
+import { BadTargetError, type HttpTarget, parseHttpTarget } from "../http-target.ts";
+import type { Outgoing } from "../outgoing.ts";
+import { createProxyServer } from "../proxy-server.ts";
+import type { Allowed } from "../request-judge.ts";
+import { joinSockets } from "../tunnel.ts";
+import type { ProcessCredentials } from "./process-credentials.ts";
+import type { RequestSecrets } from "./request-secrets.ts";
+
+export interface TlsTerminatorDeps {
+  credentials: ProcessCredentials;
+  /** Returns a TLS context with a certificate for this host. */
+  contextFor: (host: string) => SecureContext;
+  /** Verifies the destinations. */
+  originContext: SecureContext;
+  outgoing: Outgoing;
+  deadlines: HeadDeadlines;
+}
+
+/** A decrypted connection of a process to one host. */
+interface TerminatedConnection {
+  allowed: Allowed;
+  secrets: RequestSecrets;
+  /** Connects to the host, and keeps one connection alive. */
+  agent: Agent;
+  signal: AbortSignal;
+}
+
+/** First byte of a TLS handshake. */
+const TLS_HANDSHAKE = 0x16;
+
+/**
+ * Terminates TLS for the hosts of credentials: decrypts requests, puts the secrets into them, and sends them over a verified
+ * TLS connection. It speaks HTTP/1.1 only.
+ */
+export class TlsTerminator {
+  readonly #deps: TlsTerminatorDeps;
+  readonly #server: Server;
+  readonly #connections = new WeakMap<Duplex, TerminatedConnection>();
+
+  constructor(deps: TlsTerminatorDeps) {
+    this.#deps = deps;
+    const server = createProxyServer();
+    server.on("request", (request, response) => this.#onRequest(request, response));
+    server.on("upgrade", (request: IncomingMessage, socket: Socket, head: Buffer) =>
+      this.#onUpgrade(request, socket, head),
+    );
+    this.#server = server;
+  }
+
+  /** Reports whether tunnels to this host are terminated. */
+  covers(host: string): boolean {
+    return this.#deps.credentials.covers(host);
+  }
+
+  /** Serves a tunnel of the process. Other protocols than TLS pass unchanged. Rejects if a secret cannot be read. */
+  async serve(socket: Socket, allowed: Allowed, signal: AbortSignal): Promise<void> {
+    const { credentials, contextFor, originContext, outgoing, deadlines } = this.#deps;
+    deadlines.start(socket);
+    const isTls = await startsWithTls(socket);
+    deadlines.complete(socket);
+    if (!isTls) {
+      joinSockets(socket, await outgoing.tunnel(allowed, signal));
+      return;
+    }
+    const secrets = await credentials.open(allowed.host, { isEncrypted: true });
+    if (secrets === null || socket.destroyed) {
+      socket.destroy();
+      return;
+    }
+    const secure = new TLSSocket(socket, {
+      isServer: true,
+      secureContext: contextFor(allowed.host),
+      ALPNProtocols: ["http/1.1"],
+    });
+    secure.on("error", () => secure.destroy());
+    const agent = new Agent({ keepAlive: true, maxSockets: 1, maxFreeSockets: 1 });
+    agent.createConnection = (_options, onCreated) => {
+      outgoing.tls(allowed, signal, originContext).then(
+        (target) => onCreated?.(null, target),
+        (error: Error) => onCreated?.(error, socket),
+      );
+      return undefined;
+    };
+    secure.once("close", () => {
+      agent.destroy();
+      deadlines.complete(secure);
+      socket.destroy();
+    });
+    this.#connections.set(secure, { allowed, secrets, agent, signal });
+    deadlines.start(secure);
+    this.#server.emit("connection", secure);
+  }
+
+  #onRequest(request: IncomingMessage, response: ServerResponse): void {
+    const { deadlines } = this.#deps;
+    const { socket } = request;
+    deadlines.complete(socket);
+    const ended = new AbortController();
+    response.once("close", () => {
+      ended.abort();
+      if (!socket.destroyed) deadlines.start(socket);
+    });
+    void this.#forward(request, response, ended.signal);
+  }
+
+  async #forward(request: IncomingMessage, response: ServerResponse, signal: AbortSignal): Promise<void> {
+    try {
+      const connection = this.#connectionOf(request);
+      const sent = send(request, connection, []);
+      await relay(sent, { request, response, signal }, connection.secrets);
+    } catch (error) {
+      if (response.headersSent || response.destroyed) response.destroy();
+      else sendError(response, error);
+    }
+  }
+
+  #onUpgrade(request: IncomingMessage, socket: Socket, head: Buffer): void {
+    this.#deps.deadlines.complete(socket);
+    const response = new ServerResponse(request);
+    response.shouldKeepAlive = false;
+    response.assignSocket(socket);
+    response.once("finish", () => socket.end());
+    const ended = new AbortController();
+    socket.once("close", () => ended.abort());
+    if (head.length > 0) socket.unshift(head);
+    void (async () => {
+      try {
+        const connection = this.#connectionOf(request);
+        const sent = send(request, connection, ["Connection", "Upgrade", "Upgrade", request.headers.upgrade ?? ""]);
+        sent.once("upgrade", (answer, target: Socket, targetHead: Buffer) => {
+          response.detachSocket(socket);
+          joinUpgraded({ socket, target, answer, targetHead }, connection.secrets);
+        });
+        // The destination may refuse the upgrade with an ordinary response.
+        await relay(sent, { request, response, signal: ended.signal }, connection.secrets);
+      } catch (error) {
+        if (response.socket === null) return;
+        if (response.headersSent) socket.destroy();
+        else sendError(response, error);
+      }
+    })();
+  }
+
+  /** Rejects a request that names another host than its connection: servers of many hosts decide by this name. */
+  #connectionOf(request: IncomingMessage): TerminatedConnection & { target: HttpTarget } {
+    const connection = this.#connections.get(request.socket);
+    if (!connection) throw new Error("the connection is unknown");
+    const target = parseHttpTarget(request, "https");
+    requirePlainBody(request);
+    const { host, port } = connection.allowed;
+    if (target.scheme !== "https" || target.host.toLowerCase() !== host || target.port !== port)
+      throw new BadTargetError("Host header does not match the host of the connection");
+    return { ...connection, target };
+  }
+}
+
+function send(
+  request: IncomingMessage,
+  { allowed: { host, port }, target, secrets, agent }: TerminatedConnection & { target: HttpTarget },
+  upgrade: readonly string[],
+): ClientRequest {
+  const headers = requestHeaders(request, { scheme: "https", host, port }, secrets);
+  return sendRequest({
+    ...{ method: request.method ?? "GET", path: target.path, agent, setHost: false },
+    headers: [...headers, ...upgrade],
+  });
+}
+
+/** Ends the connection if the destination sends a secret, because a replacement would break the messages. */
+function joinUpgraded(
+  {
+    socket,
+    target,
+    answer,
+    targetHead,
+  }: { socket: Socket; target: Socket; answer: IncomingMessage; targetHead: Buffer },
+  secrets: RequestSecrets,
+): void {
+  const headers = secrets.maskHeaders(passedHeaders(answer.rawHeaders), { hasBody: false });
+  const lines = headers.flatMap((name, at) => (at % 2 === 0 ? [`${name}: ${headers[at + 1]}\r\n`] : []));
+  const upgrade = `connection: upgrade\r\nupgrade: ${answer.headers.upgrade ?? ""}\r\n`;
+  socket.write(`HTTP/1.1 101 ${secrets.mask(answer.statusMessage ?? "")}\r\n${lines.join("")}${upgrade}\r\n`);
+  if (targetHead.length > 0) target.unshift(targetHead);
+  const containsSecret = secrets.detector();
+  target.on("data", (chunk: Buffer) => {
+    if (!containsSecret(chunk)) return;
+    socket.destroy();
+    target.destroy();
+  });
+  joinSockets(socket, target);
+}
+
+function sendError(response: ServerResponse, error: unknown): void {
+  const isBad = error instanceof BadTargetError;
+  const text = isBad ? error.message : "upstream failure";
+  response.writeHead(isBad ? 421 : 502, { "content-type": "text/plain", "content-length": text.length }).end(text);
+}
+
+/** Waits for the first bytes and leaves them in the socket. Returns false if they are not TLS. */
+function startsWithTls(socket: Socket): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    const onReadable = () => {
+      const chunk: Buffer | null = socket.read();
+      if (chunk === null) return;
+      finish();
+      socket.unshift(chunk);
+      resolve(chunk[0] === TLS_HANDSHAKE);
+    };
+    const onEnd = () => {
+      finish();
+      reject(new Error("the process closed its connection"));
+    };
+    const finish = () => {
+      socket.removeListener("readable", onReadable);
+      socket.removeListener("end", onEnd);
+      socket.removeListener("close", onEnd);
+    };
+    socket.on("readable", onReadable);
+    socket.once("end", onEnd);
+    socket.once("close", onEnd);
+    onReadable();
+  });
+}

@@ -1,0 +1,51 @@
+import {
+  anyObject,
+  callback,
+  count,
+  duration,
+  flag,
+  listOf,
+  nullOr,
+  objectWith,
+  optionsOf,
+  required,
+  text,
+} from "../exec/options/option-schema.ts";
+import { clockKind, envPolicyKind, terminalSizeKind, variables } from "../exec/options/process-options.ts";
+import type { UnifiedExecOptions } from "./unified-exec.ts";
+
+/** Schema of the options of `createUnifiedExec`. */
+export const unifiedExecOptions = optionsOf<UnifiedExecOptions>({
+  backend: required(objectWith("an ExecBackend", "start", "list")),
+  cwd: required(text),
+  shell: text,
+  env: variables,
+  envPolicy: nullOr(envPolicyKind),
+  approval: objectWith("an ApprovalPolicy", "review"),
+  sandbox: anyObject,
+  hostSandboxes: listOf(text, "an array of strings"),
+  pipeStdin: flag,
+  terminalSize: terminalSizeKind,
+  spillDirectory: text,
+  limits: optionsOf<NonNullable<UnifiedExecOptions["limits"]>>({
+    execDefaultMs: duration,
+    execMinMs: duration,
+    execMaxMs: duration,
+    writeDefaultMs: duration,
+    writeMinMs: duration,
+    writeMaxMs: duration,
+    pollMinMs: duration,
+    pollMaxMs: duration,
+    maxSessions: count,
+    protectedSessions: count,
+    memoryBytes: count,
+    fileBytes: count,
+    maxOutputTokens: count,
+    loginDeadlineMs: duration,
+  }),
+  clock: clockKind,
+  processPrefix: text,
+  reopenCount: callback,
+  attachUrl: nullOr(text),
+  onError: callback,
+});

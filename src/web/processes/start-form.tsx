@@ -1,0 +1,47 @@
+import { useState } from "preact/hooks";
+import { userMessage } from "../../base/error-message.ts";
+import type { ExecServerClient } from "../../client/browser.ts";
+import { handleSubmit } from "../app/handle-submit.ts";
+import { toHref } from "../app/route.ts";
+import { startDetached } from "./start-process.ts";
+
+/** Starts a command or a shell, and opens its page. */
+export function StartForm({ client }: { client: ExecServerClient }) {
+  const [command, setCommand] = useState("");
+  const [problem, setProblem] = useState<string | null>(null);
+  const [isStarting, setStarting] = useState(false);
+  const start = async () => {
+    setStarting(true);
+    try {
+      location.hash = toHref({ page: "process", handle: await startDetached(client, command.trim()) });
+    } catch (error) {
+      setProblem(userMessage(error));
+    } finally {
+      setStarting(false);
+    }
+  };
+  return (
+    <form class="start" onSubmit={handleSubmit(() => void start())}>
+      <label>
+        <span class="hidden">Command (empty: a shell)</span>
+        <input
+          class="command"
+          value={command}
+          placeholder="Command (empty: a shell)"
+          autocomplete="off"
+          autocapitalize="off"
+          spellcheck={false}
+          onInput={(event) => setCommand(event.currentTarget.value)}
+        />
+      </label>
+      <button type="submit" class="primary" disabled={isStarting}>
+        Start
+      </button>
+      {problem !== null && (
+        <p role="alert" class="alert">
+          {problem}
+        </p>
+      )}
+    </form>
+  );
+}

@@ -1,0 +1,164 @@
+import type { RefObject } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { userMessage } from "../../base/error-message.ts";
+import type { AttachedProcess, AttachRole, ExecServerClient } from "../../client/browser.ts";
+import type { ExitStatus, TerminalSize } from "../../exec/exec-process.ts";
+import { isDriven, rememberDriven } from "./driven-process.ts";
+import { TerminalFollower } from "./terminal-follower.ts";
+import { TerminalView } from "./terminal-view.ts";
+
+/** Time for which a note is shown. */
+const NOTE_MS = 6_000;
+
+/** Question to a viewer. Enter takes over while it is shown. */
+export type Prompt = "watching" | "driverLeft" | null;
+
+export type AttachState =
+  | { type: "attaching" }
+  | { type: "refused"; reason: string }
+  | { type: "attached"; process: AttachedProcess };
+
+export interface AttachOptions {
+  client: ExecServerClient;
+  handle: string;
+  /** Whether the link of a guest, or the user, permits the role of driver. */
+  canDrive: boolean;
+  container: RefObject<HTMLDivElement | null>;
+  /** Changes typed input, for example with a Ctrl key on the page. */
+  transform: (typed: Uint8Array) => Uint8Array;
+  /** Called when the user leaves the terminal with ctrl-]. */
+  onLeave: () => void;
+}
+
+const ENTER = 0x0d;
+
+/** Attaches to a process and connects it to a terminal in `container`. Detaches when the page closes. */
+export function useAttachedProcess(options: AttachOptions) {
+  const { client, handle, canDrive, container } = options;
+  const [state, setState] = useState<AttachState>({ type: "attaching" });
+  const [role, setRole] = useState<AttachRole>("viewer");
+  const [prompt, setPrompt] = useState<Prompt>(null);
+  const [note, setNote] = useState<string | null>(null);
+  const [size, setSize] = useState<TerminalSize | null>(null);
+  const [end, setEnd] = useState<ExitStatus | null>(null);
+  const [hasEarlierOutput, setEarlierOutput] = useState(false);
+  const view = useRef<TerminalView | null>(null);
+  const follower = useRef<TerminalFollower | null>(null);
+  const latest = useRef({ ...options, prompt, end });
+  latest.current = { ...options, prompt, end };
+  const showError = (error: unknown) => setNote(userMessage(error));
+  useEffect(() => {
+    if (note === null) return;
+    const timer = setTimeout(() => setNote(null), NOTE_MS);
+    return () => clearTimeout(timer);
+  }, [note]);
+
+  const becameDriver = () => {
+    setRole("driver");
+    setPrompt(null);
+    rememberDriven(handle);
+    setNote("you are the driver: keys go to the process, ctrl-] leaves the terminal");
+    view.current?.focus();
+  };
+
+  const takeOver = async (process: AttachedProcess) => {
+    const available = view.current?.useOwnSize() ?? undefined;
+    try {
+      await process.becomeDriver(available);
+      becameDriver();
+    } catch (error) {
+      view.current?.useDriverSize();
+      showError(error);
+    }
+  };
+
+  const handBack = async (process: AttachedProcess) => {
+    try {
+      await process.becomeViewer();
+      setRole("viewer");
+      rememberDriven(null);
+      view.current?.useDriverSize();
+      setNote("you are a viewer again");
+    } catch (error) {
+      showError(error);
+    }
+  };
+
+  const onTyped = (process: AttachedProcess, typed: Uint8Array) => {
+    const { transform, prompt: shown, end: ended } = latest.current;
+    if (process.role === "driver") void process.write(transform(typed)).catch(showError);
+    else if (!canDrive || ended !== null) return;
+    else if (shown !== null && typed.length === 1 && typed[0] === ENTER) void takeOver(process);
+    else setPrompt((current) => current ?? "watching");
+  };
+
+  useEffect(() => {
+    if (!container.current) return;
+    let process: AttachedProcess | null = null;
+    let isUnmounted = false;
+    const terminal = new TerminalView(container.current, {
+      onInput: (typed) => process && onTyped(process, typed),
+      onLeave: () => latest.current.onLeave(),
+      onAvailableSize: () => {
+        if (process?.role !== "driver") return;
+        const available = terminal.useOwnSize();
+        if (available) void process.resize(available).catch(showError);
+      },
+      onTop: () => void follower.current?.loadEarlierOutput().catch(showError),
+    });
+    view.current = terminal;
+    const shouldDrive = canDrive && isDriven(handle);
+    const ownSize = shouldDrive ? (terminal.useOwnSize() ?? undefined) : undefined;
+    const attach = async () => {
+      const attached = await client.attach(handle, {
+        role: shouldDrive ? "driver" : "viewer",
+        size: ownSize,
+        screen: true,
+      });
+      process = attached;
+      if (isUnmounted) return void attached.detach().catch(() => undefined);
+      attached.onRoleChanged = (changed, reason) => {
+        setRole(changed);
+        rememberDriven(null);
+        terminal.useDriverSize();
+        setPrompt(null);
+        setNote(`${reason}; you are ${changed} now`);
+      };
+      attached.onDriverChanged = (driver) => {
+        if (attached.role === "viewer") setPrompt(driver === "none" ? "driverLeft" : null);
+      };
+      setState({ type: "attached", process: attached });
+      if (attached.role === "driver") becameDriver();
+      else terminal.useDriverSize();
+      const listener = { onEnd: setEnd, onSize: setSize, onEarlierOutput: setEarlierOutput };
+      follower.current = new TerminalFollower(attached, terminal, listener);
+      await follower.current.follow().catch(showError);
+    };
+    attach().catch((error: unknown) => {
+      if (!isUnmounted) setState({ type: "refused", reason: userMessage(error) });
+    });
+    return () => {
+      isUnmounted = true;
+      view.current = null;
+      follower.current?.close();
+      terminal.dispose();
+      // The process keeps running. A lost connection has already detached it.
+      void process?.detach().catch(() => undefined);
+    };
+  }, [client, handle]);
+
+  return {
+    state,
+    role,
+    prompt,
+    dismissPrompt: () => setPrompt(null),
+    note,
+    setNote,
+    size,
+    end,
+    view,
+    takeOver,
+    handBack,
+    loadEarlierOutput: hasEarlierOutput ? () => void follower.current?.loadEarlierOutput().catch(showError) : null,
+  };
+}

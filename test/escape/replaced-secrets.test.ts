@@ -1,0 +1,191 @@
+/** A running sandbox cannot read a secret of the server that is replaced by rename. */
+import assert from "node:assert/strict";
+import { chmodSync, existsSync, mkdirSync, readFileSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { describe, test } from "node:test";
+import { noSandbox } from "../sandbox/sandbox-fixture.ts";
+import { writeSecret } from "../support/auth/secret-file.ts";
+import { startParams } from "../support/servers/raw-connection.ts";
+import { ServeChild, scratchDirectory, serve } from "../support/servers/serve.ts";
+import { NO_SUPERVISOR, SupervisedServer } from "../support/servers/supervised-server.ts";
+import { until } from "../support/system/until.ts";
+import { readOnly, testEscape, workspaceWrite } from "./inside.ts";
+
+const UNRESTRICTED = { permissions: { type: "disabled" }, windowsSandboxLevel: "disabled" };
+const OLD = "the-first-token-of-the-server-that-is-long-enough";
+const NEW = "the-second-token-of-the-server-that-is-long-enough";
+
+/** Writes a file that every user can read, so that only the sandbox hides it. */
+function write(path: string, text: string): void {
+  writeFileSync(path, text);
+  chmodSync(path, 0o644);
+}
+
+testEscape(
+  "a token, an operator token and an audit log that replace hidden files stay hidden from a running command",
+  async (fixture) => {
+    const secrets = join(fixture.directory, "secrets");
+    const workspace = fixture.makeDirectory("work");
+    const go = join(workspace, "go");
+    const files = ["token", "operator", "audit.jsonl"].map((name) => join(secrets, name));
+    const script = `echo up >up; until [ -e go ]; do sleep 0.05; done; cat ${files.join(" ")} ${secrets}/*; ls -la ${secrets}; echo over`;
+    const running = fixture.script(workspaceWrite(workspace), `cd ${workspace}; ${script}`);
+    await until("the command", () => existsSync(join(workspace, "up")));
+    for (const file of files) {
+      write(`${file}.new`, `${NEW}\n`);
+      renameSync(`${file}.new`, file);
+    }
+    write(go, "");
+    const { output } = await running;
+    assert.match(output, /over/);
+    assert.doesNotMatch(output, /-token-of-the-server|audit\.jsonl\n/);
+    assert.equal(readFileSync(files[0] ?? "", "utf8"), `${NEW}\n`);
+    // A later command does not see them either.
+    assert.doesNotMatch((await fixture.script(readOnly(), `cat ${files.join(" ")}`)).output, /-token-of-the-server/);
+  },
+  {
+    serveArgs: (directory) => {
+      const secrets = join(directory, "secrets");
+      mkdirSync(secrets);
+      chmodSync(secrets, 0o755);
+      for (const name of ["token", "operator"])
+        write(join(secrets, name), `${name === "token" ? OLD : `operator-${OLD}`}\n`);
+      write(join(secrets, "audit.jsonl"), "");
+      chmodSync(join(secrets, "audit.jsonl"), 0o666);
+      return [
+        ...["--ws-auth", "capability-token", "--ws-token-file", join(secrets, "token")],
+        ...["--operator-token-file", join(secrets, "operator"), "--audit", join(secrets, "audit.jsonl")],
+      ];
+    },
+    headers: { authorization: `Bearer ${OLD}` },
+  },
+);
+
+testEscape(
+  "a sandboxed start whose root is the directory of the server's secrets is rejected",
+  async (fixture) => {
+    const secrets = join(fixture.directory, "secrets");
+    const start = startParams("p", ["/bin/true"], { sandbox: workspaceWrite(secrets) });
+    const error = await fixture.client.refused("process/start", start);
+    assert.match(error.message, /root `.*secrets` contains the secret file `.*token` of the server; move the file/);
+  },
+  {
+    serveArgs: (directory) => {
+      mkdirSync(join(directory, "secrets"));
+      write(join(directory, "secrets", "token"), `${OLD}\n`);
+      return ["--ws-auth", "capability-token", "--ws-token-file", join(directory, "secrets", "token")];
+    },
+    headers: { authorization: `Bearer ${OLD}` },
+  },
+);
+
+testEscape(
+  "a server rejects sandboxed starts once the directory of its secret contains another file, and names the remedy",
+  async (fixture) => {
+    write(join(fixture.directory, "secrets", "notes"), "");
+    const start = startParams("p", ["/bin/true"], { sandbox: readOnly() });
+    const { message } = await fixture.client.refused("process/start", start);
+    assert.match(
+      message,
+      /secret file `.*\/token`: directory `.*\/secrets` also contains `notes`, so .*; move the file/,
+    );
+    assert.equal((await fixture.run(UNRESTRICTED, ["/bin/true"])).exitCode, 0, "other starts are accepted");
+  },
+  {
+    serveArgs: (directory) => {
+      mkdirSync(join(directory, "secrets"));
+      write(join(directory, "secrets", "token"), `${OLD}\n`);
+      return ["--ws-auth", "capability-token", "--ws-token-file", join(directory, "secrets", "token")];
+    },
+    headers: { authorization: `Bearer ${OLD}` },
+  },
+);
+
+testEscape(
+  "the target of a link to a secret is hidden with its directory",
+  async (fixture) => {
+    const target = join(fixture.directory, "store", "token-1");
+    const { output } = await fixture.script(readOnly(), `cat ${target} ${join(fixture.directory, "secrets", "token")}`);
+    assert.doesNotMatch(output, /-token-of-the-server/);
+    assert.equal(readFileSync(target, "utf8"), `${OLD}\n`);
+  },
+  {
+    serveArgs: (directory) => {
+      for (const name of ["secrets", "store"]) mkdirSync(join(directory, name), { mode: 0o755 });
+      write(join(directory, "store", "token-1"), `${OLD}\n`);
+      symlinkSync("../store/token-1", join(directory, "secrets", "token"));
+      return ["--ws-auth", "capability-token", "--ws-token-file", join(directory, "secrets", "token")];
+    },
+    headers: { authorization: `Bearer ${OLD}` },
+  },
+);
+
+describe("a server whose secret shares its directory with other files", { skip: noSandbox }, () => {
+  /** Writes a secret and another file. */
+  const shared = (directory: string, name = "token") => {
+    write(join(directory, "notes"), "");
+    write(join(directory, name), `${OLD}\n`);
+    return join(directory, name);
+  };
+  const token = (path: string) => ["--ws-auth", "capability-token", "--ws-token-file", path];
+
+  test("refuses to start, and names the flag, the file, the directory, the remedy and --no-sandbox", async () => {
+    for (const [flag, args] of [
+      ["--ws-token-file", token],
+      ["--ws-shared-secret-file", (path) => ["--ws-auth", "signed-bearer-token", "--ws-shared-secret-file", path]],
+      ["--audit", (path) => ["--audit", path]],
+      ["--credential", (path) => ["--credential", `KEY=api.example:Authorization:file:${path}`]],
+    ] satisfies [string, (path: string) => string[]][]) {
+      using directory = scratchDirectory();
+      const path = shared(directory.path);
+      await using server = new ServeChild(["--listen", "ws://127.0.0.1:0", ...args(path)]);
+      assert.equal((await server.exited).code, 2, server.stderr);
+      assert.ok(
+        server.stderr.startsWith(
+          `procwire serve: ${flag} ${path}: directory \`${directory.path}\` also contains \`notes\``,
+        ),
+        server.stderr,
+      );
+      assert.match(
+        server.stderr,
+        /`mkdir -p -m 700 ~\/\.procwire\/secrets`\); or offer no sandboxes with --no-sandbox/,
+      );
+    }
+  });
+
+  test("starts with --no-sandbox, offers no sandboxes and rejects starts that request one", async () => {
+    using directory = scratchDirectory();
+    const path = shared(directory.path);
+    await using server = await serve("--no-sandbox", ...token(path));
+    await using client = await server.connect({ authorization: `Bearer ${OLD}` });
+    await client.handshake();
+    const { sandboxes, capabilities } = await client.call("environment/info", {});
+    assert.deepEqual([sandboxes, Object(capabilities).networkProxyLaunch], [[], false]);
+    const start = (id: string, sandbox: object) => startParams(id, ["/bin/true"], { sandbox });
+    const { message } = await client.refused("process/start", start("rejected", readOnly()));
+    assert.match(message, /the server offers no sandboxes; start it without --no-sandbox/);
+    const read = await client.refused("fs/readFile", { path: "file:///etc/hostname", sandbox: readOnly() });
+    assert.match(read.message, /the server offers no sandboxes/);
+    await client.call("process/start", start("accepted", UNRESTRICTED));
+    assert.doesNotMatch(server.stderr, /secret file/);
+  });
+
+  test("accepts /dev/null as audit log, and --no-sandbox conflicts with --require-sandbox", async () => {
+    await using server = await serve("--audit", "/dev/null");
+    assert.doesNotMatch(server.stderr, /secret file/);
+    await using both = new ServeChild(["--no-sandbox", "--require-sandbox", "read-only"]);
+    assert.equal((await both.exited).code, 2);
+    assert.match(both.stderr, /--no-sandbox conflicts with --require-sandbox/);
+  });
+
+  test("still replaces a crashed server below its supervisor, and warns", { skip: NO_SUPERVISOR }, async () => {
+    using directory = scratchDirectory();
+    const secret = writeSecret(directory.path, "token", `${OLD}\n`);
+    await using server = await SupervisedServer.start(...token(secret));
+    write(join(dirname(secret), "notes"), "");
+    await server.killServer([]);
+    await until("the warning", () => /sandboxed starts are rejected: secret file .*`notes`/.test(server.serve.stderr));
+    await using client = await server.serve.connect({ authorization: `Bearer ${OLD}` });
+    await client.handshake();
+  });
+});

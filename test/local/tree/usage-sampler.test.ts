@@ -1,0 +1,53 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { createLocalBackend } from "../../../src/host/create-local-backend.ts";
+import { UsageSampler } from "../../../src/local/tree/usage-sampler.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
+import { until } from "../../support/system/until.ts";
+
+const start = (processId: string, script: string) => ({
+  ...{ processId, argv: ["/bin/bash", "-c", script], cwd: "/", env: { PATH: "/usr/bin:/bin" }, tty: false },
+});
+
+describe("UsageSampler", () => {
+  test("sums CPU and memory of each tree with its orphans, and serves all callers with one sample per second", async () => {
+    await using backend = createLocalBackend();
+    const idle = await backend.start(start("idle", "(setsid sleep 601 &) ; sleep 602 & wait"));
+    const busy = await backend.start(start("busy", "while :; do :; done & wait"));
+    await until(
+      "both trees to be complete",
+      () => idle.tree().processes.length === 3 && busy.tree().processes.length === 2,
+    );
+    const clock = new ManualClock();
+    const sampler = new UsageSampler({
+      clock,
+      leaders: () => [idle, busy].map(({ pid }) => ({ pid: pid ?? 0, treeTag: 0 })),
+      tagOf: () => 0,
+    });
+    const [first, concurrent] = await Promise.all([sampler.sample(), sampler.sample()]);
+    assert.equal(concurrent, first);
+    assert.equal(await sampler.sample(), first);
+    const usageOf = (usage: typeof first, { pid }: typeof idle) => {
+      const found = usage.get(pid ?? 0);
+      assert.ok(found);
+      return found;
+    };
+    assert.equal(usageOf(first, busy).processes, 2);
+    assert.equal(usageOf(first, busy).cpuPercent, null);
+    assert.ok(usageOf(first, idle).memoryBytes > 100_000);
+    const cpuMs = () => busy.tree().processes.reduce((sum, entry) => sum + entry.cpuMs, 0);
+    const before = usageOf(first, busy).cpuMs;
+    await until("CPU time to be counted", () => cpuMs() >= before + 50);
+    await clock.advance(1000);
+    const second = await sampler.sample();
+    assert.notEqual(second, first);
+    assert.ok((usageOf(second, busy).cpuPercent ?? 0) >= 5);
+    assert.ok((usageOf(second, idle).cpuPercent ?? 100) < 5);
+    // The backend also counts the orphan, which left the session of its leader, by its tree tag.
+    const counted = await backend.usage();
+    assert.ok(usageOf(counted, idle).processes >= 2);
+    await busy.terminate();
+    await clock.advance(1000);
+    assert.equal((await sampler.sample()).has(busy.pid ?? 0), false);
+  });
+});

@@ -1,0 +1,122 @@
+import assert from "node:assert/strict";
+import { chmod, lstat, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { describe, type TestContext, test } from "node:test";
+import fc from "fast-check";
+import { parse } from "smol-toml";
+import { addAllowedHost, allowHostInFile } from "../../../src/tools/network/allow-host.ts";
+import { loadRulesFile } from "../../../src/tools/policy/rules-file.ts";
+
+const add = (text: string, host = "a.test") => addAllowedHost(text, host, parse);
+
+async function rulesFile(t: TestContext, text: string): Promise<string> {
+  const directory = await mkdtemp(path.join(tmpdir(), "procwire-rules-"));
+  t.after(() => rm(directory, { recursive: true }));
+  const file = path.join(directory, "rules.toml");
+  await writeFile(file, text);
+  return file;
+}
+
+describe("an always allowed host", () => {
+  test("extends the list and keeps all other text", () => {
+    const before =
+      'default = "ask" # x\n\n[network] # hosts\ndefault = "ask"\nallow = ["b.test"] # known\n\n[[rule]]\nprefix = ["ls"]\ndecision = "allow"\n';
+    assert.equal(add(before), before.replace('["b.test"]', '["a.test", "b.test"]'));
+  });
+
+  test("extends an empty list, a list on several lines, a section without a list, and a file without a section", () => {
+    assert.equal(add("[network]\nallow = []\n"), '[network]\nallow = ["a.test"]\n');
+    const lines = '[network]\nallow = [\n  # registries\n  "b.test",\n]\n';
+    assert.equal(add(lines), '[network]\nallow = [\n  "a.test",\n  # registries\n  "b.test",\n]\n');
+    assert.equal(add('[network]\ndefault = "ask"\n'), '[network]\nallow = ["a.test"]\ndefault = "ask"\n');
+    assert.equal(add('default = "ask"'), 'default = "ask"\n\n[network]\nallow = ["a.test"]\n');
+    assert.equal(add("[other]\nallow = []\n[network]\n"), '[other]\nallow = []\n[network]\nallow = ["a.test"]\n');
+  });
+
+  test("leaves a file that lists the host", () => {
+    const text = '[network]\nallow = ["A.test."]\n';
+    assert.equal(add(text), text);
+  });
+
+  test("rejects a form that the text edit cannot extend", () => {
+    const message = 'cannot extend `allow` of [network]; add "a.test" to the list by hand';
+    for (const text of [
+      'network = { allow = ["b.test"] }\n',
+      'network.allow = ["b.test"]\n',
+      '["network"]\nallow = []\n',
+    ])
+      assert.throws(() => add(text), { message }, text);
+    assert.throws(() => add('text = """\n[network]\nallow = [\n"""\n'), { message });
+  });
+
+  test("is added without any other change for every file", () => {
+    const line = fc.constantFrom(
+      "[network]",
+      "allow = []",
+      'allow = ["b.test"]',
+      "# [network]",
+      "[[rule]]",
+      'x = "y"',
+      "",
+    );
+    fc.assert(
+      fc.property(fc.array(line, { maxLength: 6 }), (lines) => {
+        const text = lines.join("\n");
+        let before: Record<string, unknown>;
+        try {
+          before = parse(text);
+          if (before.network !== undefined) JSON.stringify(before.network);
+        } catch {
+          return;
+        }
+        let changed: string;
+        try {
+          changed = add(text);
+        } catch {
+          return;
+        }
+        const plain = (value: unknown): unknown => JSON.parse(JSON.stringify(value));
+        const { network: _, ...others } = before;
+        const { network, ...othersAfter } = parse(changed);
+        assert.deepEqual(plain(othersAfter), plain(others));
+        assert.ok(JSON.stringify(network).includes('"a.test"'));
+        for (const kept of lines.filter((text) => text.startsWith("#"))) assert.ok(changed.includes(kept));
+      }),
+      { numRuns: 1000 },
+    );
+  });
+
+  test("replaces the file atomically, with its mode and through a link", async (t) => {
+    const file = await rulesFile(t, "# mine\n");
+    await chmod(file, 0o640);
+    const link = `${file}.link`;
+    await symlink(file, link);
+    await Promise.all(["a.test", "b.test", "c.test"].map((host) => allowHostInFile(link, host)));
+    assert.match(await readFile(file, "utf8"), /^# mine\n/);
+    assert.deepEqual((await loadRulesFile(file)).network?.allow.toSorted(), ["a.test", "b.test", "c.test"]);
+    assert.equal((await stat(file)).mode & 0o777, 0o640);
+    assert.ok((await lstat(link)).isSymbolicLink());
+    assert.deepEqual((await readdir(path.dirname(file))).toSorted(), ["rules.toml", "rules.toml.link"]);
+  });
+
+  test("is stored by the policy of a rules file", async (t) => {
+    const file = await rulesFile(t, '[network]\ndefault = "ask"\n');
+    const policy = await loadRulesFile(file);
+    await policy.allowHost?.("a.test");
+    assert.deepEqual((await loadRulesFile(file)).network, {
+      fallback: "ask",
+      allow: ["a.test"],
+      ask: [],
+      deny: [],
+      ports: null,
+    });
+  });
+
+  test("names the file of an invalid section", async (t) => {
+    const file = await rulesFile(t, '[network]\nallow = ["a.test:80"]\n');
+    await assert.rejects(loadRulesFile(file), {
+      message: `rules file ${file}: [network]: \`allow\`: \`a.test:80\` has a port; list ports separately`,
+    });
+  });
+});
