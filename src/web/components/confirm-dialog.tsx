@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef } from "preact/hooks";
+import { useId, useLayoutEffect, useRef } from "preact/hooks";
 
 /** One answer of a confirmation. */
 export interface DialogAction {
@@ -25,7 +25,8 @@ export function ConfirmDialog({
 }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const titleId = useId();
-  useEffect(() => dialog.current?.showModal(), []);
+  // A layout effect runs before the next event, so that Escape directly after the click closes the dialog.
+  useLayoutEffect(() => dialog.current?.showModal(), []);
   return (
     <dialog ref={dialog} aria-labelledby={titleId} onClose={onClose}>
       <div class="consequences">
