@@ -23,13 +23,16 @@ export const DEFAULT_RECONNECT_POLICY: ReconnectPolicy = {
   newSession: true,
 };
 
+/** Minimum time for an attempt that starts before the deadline, so that the last one can report the server's reason. */
+const MIN_ATTEMPT_MS = 1000;
+
 /**
  * Retries until the session is resumed, the failure is permanent, or the deadline passes. Rejects with the last
  * error. Retries while the session still has a connection, because a server may notice a dead peer late. Also
  * retries while no server listens, because a restarted server restores its sessions a moment later.
  */
 export async function retryUntilResumed<T>(
-  attempt: (remainingMs: number) => Promise<T>,
+  attempt: (timeoutMs: number) => Promise<T>,
   policy: ReconnectPolicy,
   clock: Clock,
   signal: AbortSignal,
@@ -38,7 +41,7 @@ export async function retryUntilResumed<T>(
   let delayMs = policy.firstDelayMs;
   for (;;) {
     try {
-      return await attempt(deadline - clock.monotonic());
+      return await attempt(Math.max(deadline - clock.monotonic(), MIN_ATTEMPT_MS));
     } catch (error) {
       const now = clock.monotonic();
       if (signal.aborted || isPermanent(error) || now + delayMs >= deadline) throw error;

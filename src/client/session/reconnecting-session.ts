@@ -344,7 +344,7 @@ export class ReconnectingSession {
     const resume = { resumeSessionId: sessionId, takeOver: isExtended, takeOverFrom: attachmentId };
     try {
       const connected = await retryUntilResumed(
-        (remainingMs) => this.#connect(resume, Math.min(initializeTimeoutMs, Math.max(remainingMs, 1)), signal),
+        (timeoutMs) => this.#connect(resume, Math.min(initializeTimeoutMs, timeoutMs), signal),
         policy,
         clock,
         signal,
