@@ -64,7 +64,9 @@ for (const environment of ["codex", "procwire"] as const)
     });
 
     test("denies a host after an invalid review, and ends the process", async () => {
-      const run = await runAppServer({ environment, settings: REVIEWED, commands: [OTHER], review: "no JSON" });
+      // The process outlives its request, so that the client ends it.
+      const commands = [`${OTHER}; sleep 60`];
+      const run = await runAppServer({ environment, settings: REVIEWED, commands, review: "no JSON" });
       assert.deepEqual(networkMessages(run), {
         ...{ timeoutMs: 100_000, enforced: true, exitCode: 137 },
         question: { protocol: "http", host: "other.test", port: 80 },
