@@ -23,8 +23,8 @@ import { HEARTBEAT_INTERVAL_MS, type ServerConfig } from "../server/server-confi
 import { VERSION } from "../version.ts";
 import { consoleAssetsPath } from "./console-assets.ts";
 import { createLocalHost } from "./local-host.ts";
-import { maskedDirectories } from "./local-sandbox.ts";
 import { secretFilesOf } from "./network/local-network.ts";
+import { exposedSecrets, rejectExposed } from "./secret-check.ts";
 
 export interface RunMainOptions extends Omit<ListenOptions, "web"> {
   /** Serves the web console of this installation. */
@@ -100,8 +100,9 @@ export async function runMainWithTransport(
   const ownFiles = [...maskedPaths, ...credentialFiles, ...(options.ownFiles ?? [])];
   const supervisor = options.supervised ? await openSupervisor(options.supervised) : null;
   const flags = { ...Object.fromEntries(credentialFiles.map((path) => [path, "--credential"])), ...secretFlags };
-  const isFirst = !supervisor?.listener;
-  const exposed = noSandbox ? [] : await checkSecrets(secrets, ownFiles, { secretFlags: flags, isFirst });
+  const exposed = noSandbox ? [] : await exposedSecrets(secrets, ownFiles);
+  // The operator of a first server can move the file now. The next server serves the processes of the first one.
+  if (!supervisor?.listener) rejectExposed(exposed, flags, "offer no sandboxes with --no-sandbox");
   const host = createLocalHost({
     log,
     config,
@@ -154,7 +155,8 @@ export async function runMainWithTransport(
       if (supervisor) startHeartbeat(supervisor);
       // The first server has printed the URL already.
       if (supervisor && supervisor.listener !== null) {
-        for (const warning of exposed) log("warn", warning);
+        for (const { path, exposure } of exposed)
+          log("warn", `sandboxed starts are rejected: secret file \`${path}\`: ${exposure}`);
         log("info", "replaced another server", { url, generation: supervisor.generation });
         return;
       }
@@ -178,31 +180,6 @@ export async function runMainWithTransport(
   });
   // The connection to the supervisor would keep this process running.
   if (supervisor) exitImmediately(0);
-}
-
-/**
- * Returns one warning per secret that a sandboxed command could read after its replacement; the server rejects sandboxed
- * starts then. A first server refuses to start instead, because its operator can move the file now. Without a working
- * bubblewrap there is no sandboxed command.
- */
-async function checkSecrets(
-  secrets: readonly string[],
-  own: readonly string[],
-  { secretFlags = {}, isFirst }: Pick<RunMainOptions, "secretFlags"> & { isFirst: boolean },
-): Promise<string[]> {
-  if (secrets.length === 0) return [];
-  const { isBubblewrapInstalled, sandboxPrograms } = await import("../sandbox/sandbox-probe.ts");
-  if (!isBubblewrapInstalled()) return [];
-  const { findExposedSecrets } = await import("../sandbox/secret-directory.ts");
-  const exposed = findExposedSecrets(secrets, own, maskedDirectories());
-  // The probe runs a process, so it runs last.
-  const [first] = exposed;
-  if (!first || sandboxPrograms() === null) return [];
-  if (isFirst) {
-    const flag = secretFlags[first.path] ?? "secret file";
-    throw new FlagError(flag, first.path, `${first.exposure}; or offer no sandboxes with --no-sandbox`);
-  }
-  return exposed.map(({ path, exposure }) => `sandboxed starts are rejected: secret file \`${path}\`: ${exposure}`);
 }
 
 function openAuditLog(file: string, sink: AuditSinkAddress | undefined): AuditLog {

@@ -30,7 +30,8 @@ export function requireSecretDirectory(path: string, own: readonly string[]): st
   return directory;
 }
 
-interface ExposedSecret {
+/** A secret whose directory cannot be hidden from sandboxed commands. */
+export interface ExposedSecret {
   path: string;
   /** The reason and the remedy. */
   exposure: string;

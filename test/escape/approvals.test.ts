@@ -91,7 +91,7 @@ for (const attachable of [false, true]) {
     await using hosts = await openHostPool({
       ...{ connect: [], cwd: directory.path, sandbox: "workspace-write", attachable },
       values: { "token-file": tokenFile },
-      secretFiles: [secretFile],
+      secretFlags: { [secretFile]: "--ws-token-file" },
       secretFilter: {},
     });
     const { tools, close } = await hosts.openTools();

@@ -5,8 +5,9 @@ import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import { noSandbox } from "../sandbox/sandbox-fixture.ts";
 import { writeSecret } from "../support/auth/secret-file.ts";
+import { says, startMockResponses } from "../support/models/mock-responses.ts";
 import { startParams } from "../support/servers/raw-connection.ts";
-import { ServeChild, scratchDirectory, serve } from "../support/servers/serve.ts";
+import { PROCWIRE, ServeChild, scratchDirectory, serve } from "../support/servers/serve.ts";
 import { NO_SUPERVISOR, SupervisedServer } from "../support/servers/supervised-server.ts";
 import { until } from "../support/system/until.ts";
 import { readOnly, testEscape, workspaceWrite } from "./inside.ts";
@@ -120,13 +121,14 @@ testEscape(
   },
 );
 
+/** Writes a secret and another file to a directory. Returns the path of the secret. */
+function shared(directory: string, secret = OLD): string {
+  write(join(directory, "notes"), "");
+  write(join(directory, "token"), `${secret}\n`);
+  return join(directory, "token");
+}
+
 describe("a server whose secret shares its directory with other files", { skip: noSandbox }, () => {
-  /** Writes a secret and another file. */
-  const shared = (directory: string, name = "token") => {
-    write(join(directory, "notes"), "");
-    write(join(directory, name), `${OLD}\n`);
-    return join(directory, name);
-  };
   const token = (path: string) => ["--ws-auth", "capability-token", "--ws-token-file", path];
 
   test("refuses to start, and names the flag, the file, the directory, the remedy and --no-sandbox", async () => {
@@ -187,5 +189,61 @@ describe("a server whose secret shares its directory with other files", { skip: 
     await until("the warning", () => /sandboxed starts are rejected: secret file .*`notes`/.test(server.serve.stderr));
     await using client = await server.serve.connect({ authorization: `Bearer ${OLD}` });
     await client.handshake();
+  });
+});
+
+describe("a command whose secret shares its directory with other files", { skip: noSandbox }, () => {
+  const credential = (path: string) => ["--credential", `KEY=api.example:Authorization:file:${path}`];
+  const http = ["--http", "127.0.0.1:0", "--ws-auth"];
+  const tokenFile = (path: string) => ["--token-file", path];
+  const DATABASE = "postgres://procwire@127.0.0.1:1/none";
+  const COMMANDS: [command: string, flag: string, args: (path: string) => string[]][] = [
+    ["mcp", "--ws-token-file", (path) => [...http, "capability-token", "--ws-token-file", path]],
+    ["mcp", "--ws-shared-secret-file", (path) => [...http, "signed-bearer-token", "--ws-shared-secret-file", path]],
+    ["mcp", "--token-file", tokenFile],
+    ["mcp", "--credential", (path) => [...credential(path), "--network", "allow:api.example"]],
+    ["exec", "--credential", (path) => [...credential(path), "--network", "allow:api.example", "go"]],
+    ["exec", "--token-file", (path) => [...tokenFile(path), "go"]],
+    ["fanout", "--database-url-file", (path) => ["notes", ...TASK, "--database-url-file", path]],
+    ["fanout worker", "--database-url-file", (path) => ["--database-url-file", path]],
+  ];
+  const TASK = ["--instruction", "about {name}", "--tools", "exec"];
+  /** A local host name only, so that no proxy variable of the host matters. */
+  const env = { OPENAI_BASE_URL: "http://127.0.0.1:1", OPENAI_API_KEY: "dummy", CODEX_EXEC_SERVER_URL: "" };
+  const start = (directory: string, command: string, args: string[], more: Record<string, string> = {}) =>
+    new ServeChild(args, {
+      command: [PROCWIRE, ...command.split(" ")],
+      env: { ...env, HOME: directory, ...more },
+      cwd: directory,
+    });
+
+  for (const [command, flag, args] of COMMANDS)
+    test(`\`${command} ${flag}\` refuses to start with a sandbox, and names file, flag and remedy`, async () => {
+      using directory = scratchDirectory();
+      const path = shared(directory.path, flag === "--database-url-file" ? DATABASE : OLD);
+      await using child = start(directory.path, command, ["--sandbox", "workspace-write", ...args(path)]);
+      assert.equal((await child.exited).code, 2, child.stderr);
+      const expected = `procwire ${command.split(" ")[0]}: ${flag} ${path}: directory \`${directory.path}\` also contains \`notes\``;
+      assert.ok(child.stderr.startsWith(expected), child.stderr);
+      const unsandboxed = command === "exec" ? "--dangerously-bypass-approvals-and-sandbox" : "--sandbox none";
+      assert.match(child.stderr, /move the file to a directory that contains only secrets of this server/);
+      assert.ok(child.stderr.includes(`; or run commands without a sandbox (${unsandboxed})`), child.stderr);
+    });
+
+  test("`exec`, `mcp` and `fanout` start without a sandbox", async () => {
+    using directory = scratchDirectory();
+    const path = shared(directory.path, DATABASE);
+    const model = await startMockResponses(() => says("done"));
+    await using _ = { [Symbol.asyncDispose]: () => model.close() };
+    const bypass = ["--dangerously-bypass-approvals-and-sandbox", "--token-file", path, "go"];
+    await using exec = start(directory.path, "exec", bypass, { OPENAI_BASE_URL: model.url });
+    assert.equal((await exec.exited).code, 0, exec.stderr);
+    await using mcp = start(directory.path, "mcp", [...http, "capability-token", "--ws-token-file", path]);
+    mcp.child.stdout?.on("data", (data: Buffer) => {
+      mcp.stdout += data;
+    });
+    await until("the URL", () => mcp.stdout.includes("http://127.0.0.1:"), mcp.exited);
+    await using fanout = start(directory.path, "fanout", ["notes", ...TASK, "--database-url-file", path]);
+    await until("the missing database", () => /database.*ECONNREFUSED/.test(fanout.stderr), fanout.exited);
   });
 });

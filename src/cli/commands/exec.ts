@@ -80,6 +80,7 @@ async function runExec(options: ExecOptions, signal: AbortSignal): Promise<numbe
     values: options.connectValues,
     approval,
     reopens: true,
+    unsandboxed: BYPASS_FLAG,
   });
   const cwd = options.cwd ?? (options.connect.length === 0 ? process.cwd() : "the server's working directory");
   const output = options.json

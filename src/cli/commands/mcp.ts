@@ -11,7 +11,7 @@ import { approvalPolicy } from "../options/approval-options.ts";
 import { resolveServerUrl, SERVER_OPTIONS } from "../options/connect-options.ts";
 import { credentialsFromFlags } from "../options/credential-options.ts";
 import { ENVIRONMENT_OPTIONS, ENVIRONMENT_ROWS, secretFilterFromFlags } from "../options/environment-options.ts";
-import { ATTACHABLE_OPTIONS, hostFromFlags, parseSandbox } from "../options/host-options.ts";
+import { ATTACHABLE_OPTIONS, hostFromFlags, parseSandbox, requireHiddenSecrets } from "../options/host-options.ts";
 import {
   HTTP_OPTIONS,
   HTTP_ROWS,
@@ -95,14 +95,14 @@ export const command: Command = defineCommand({
     const network = networkFromFlags(networkWords, approval, mode, credentials);
     // A server on a TCP port of this host must be able to identify this process, because it rejects sandboxed clients.
     if (!url?.startsWith("ws")) makeProcessPrivate();
+    const secrets = { values, secretFlags: httpListen?.secretFlags, credentials: credentials.definitions };
+    await requireHiddenSecrets(url, { ...secrets, sandbox: mode });
     const unconnected = hostFromFlags(url, {
+      ...secrets,
       cwd: values.cwd,
-      values,
       secretFilter,
       reopens: true,
       attachable: values.attachable,
-      secretFiles: httpListen?.secretFiles,
-      credentials: credentials.definitions,
     });
     const host = await unconnected.connect();
     await using opened = new AsyncDisposableStack();

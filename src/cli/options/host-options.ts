@@ -14,14 +14,21 @@ export interface HostValues {
   /** Whether users can attach to the terminals. Only for the local host. */
   attachable?: boolean | undefined;
   secretFilter: SecretFilterOptions;
-  /** Token and secret files of this program besides `--token-file`. */
-  secretFiles?: readonly string[] | undefined;
+  /** Secret files of this program besides `--token-file`, each with its flag. */
+  secretFlags?: Readonly<Record<string, string>> | undefined;
   /** Credentials that commands on the local host may name. */
   credentials?: readonly CredentialDefinition[] | undefined;
 }
 
+interface SecretCheckValues extends Pick<HostValues, "values" | "secretFlags" | "credentials"> {
+  sandbox: SandboxMode;
+  /** The flag that disables the sandbox. Default: `--sandbox none`. */
+  unsandboxed?: string | undefined;
+}
+
 export interface HostPoolValues
   extends HostValues,
+    SecretCheckValues,
     Omit<HostPoolOptions, "hosts" | "sharedTmp" | "isAttachable" | "clock"> {
   /** URLs of the servers that run the commands; empty: this host runs them. */
   connect: readonly string[];
@@ -32,16 +39,41 @@ export const ATTACHABLE_OPTIONS = { attachable: { type: "boolean" } } as const;
 /** Returns the host that runs commands: the server of this URL, or this host. */
 export function hostFromFlags(
   url: string | undefined,
-  { cwd, values, reopens = false, attachable = false, secretFilter, secretFiles = [], credentials }: HostValues,
+  { cwd, values, reopens = false, attachable = false, secretFilter, secretFlags = {}, credentials }: HostValues,
 ): ExecHost {
-  const masked = [values["token-file"] ?? [], secretFiles].flat();
+  const masked = [values["token-file"] ?? [], Object.keys(secretFlags)].flat();
   return url === undefined
     ? localHost({ cwd, secretFilter, masked, isAttachable: attachable, credentials })
     : serverHost(serverAddress(url, values), { cwd, secretFilter, reopens });
 }
 
+/**
+ * Throws a FlagError if the sandboxes of this host cannot hide a secret file of this program. Without this check, each
+ * sandboxed command would be rejected later.
+ */
+export async function requireHiddenSecrets(
+  url: string | undefined,
+  { sandbox, unsandboxed = "--sandbox none", ...options }: SecretCheckValues,
+): Promise<void> {
+  const { values, secretFlags = {}, credentials = [] } = options;
+  const tokenFile = values["token-file"];
+  const flags: Record<string, string> = {
+    ...(tokenFile === undefined ? {} : { [tokenFile]: "--token-file" }),
+    ...secretFlags,
+  };
+  if (url !== undefined || sandbox === "none" || (Object.keys(flags).length === 0 && credentials.length === 0)) return;
+  const [{ exposedSecrets, rejectExposed }, { secretFilesOf }] = await Promise.all([
+    import("../../host/secret-check.ts"),
+    import("../../host/network/local-network.ts"),
+  ]);
+  for (const path of secretFilesOf(credentials)) flags[path] ??= "--credential";
+  const paths = Object.keys(flags);
+  rejectExposed(await exposedSecrets(paths, paths), flags, `run commands without a sandbox (${unsandboxed})`);
+}
+
 /** Opens the hosts that run an agent's commands. They connect on first use. */
 export async function openHostPool(options: HostPoolValues): Promise<HostPool> {
+  await requireHiddenSecrets(options.connect[0], options);
   const { HostPool } = await import("../../host/host-pool.ts");
   const urls = options.connect.length === 0 ? [undefined] : options.connect;
   const hosts = urls.map((url) => hostFromFlags(url, options));

@@ -43,8 +43,8 @@ export const HTTP_ROWS: readonly HelpRow[] = [
 type HttpValues = PartialValues<typeof HTTP_OPTIONS>;
 
 export interface McpHttpListenOptions extends Pick<McpHttpOptions, "host" | "port" | "authenticate"> {
-  /** Token and secret files, which no sandboxed process may read. */
-  secretFiles: string[];
+  /** Token and secret files, which no sandboxed process may read, each with its flag. */
+  secretFlags: Record<string, string>;
   /** Watches token and secret files, so that removed tokens end. Returns null if there are none. */
   watchFiles(log: ServerLog): AuthFileWatcher | null;
   /** Notices for the user, printed on stderr. */
@@ -82,12 +82,17 @@ export function parseMcpHttpOptions(values: HttpValues): McpHttpListenOptions {
       authFiles || revoked
         ? new AuthFileWatcher({ authenticator, files: authFiles, revoked, clock: systemClock, log })
         : null,
-    secretFiles: [values["ws-token-file"], values["ws-shared-secret-file"], revokedTokensFile].filter(
-      (file) => file !== undefined,
-    ),
+    secretFlags: {
+      ...flagOf(values["ws-token-file"], "--ws-token-file"),
+      ...flagOf(values["ws-shared-secret-file"], "--ws-shared-secret-file"),
+      // Next to the secret.
+      ...flagOf(revokedTokensFile, "--ws-shared-secret-file"),
+    },
     notices: [...warnings, ...(newToken === undefined ? [] : [`token (shown once): ${newToken}`])],
   };
 }
+
+const flagOf = (path: string | undefined, flag: string) => (path === undefined ? {} : { [path]: flag });
 
 /** Rejects every request of a sandboxed process: it could make a call and approve the call itself. */
 export function unsandboxedOnly(

@@ -195,7 +195,7 @@ export function parseRunOptions(values: RunValues) {
   // A server named only in the environment does not give agents the exec tools.
   const connect = serverUrls(values.connect ?? (tools === "exec" ? serversFromEnvironment() : []));
   if (tools === "none" && connect.length > 0) throw new UsageError("--connect conflicts with --tools none");
-  const { cwd } = values;
+  const { cwd, "database-url-file": databaseUrlFile } = values;
   const sandbox = parseSandbox(values.sandbox);
   const credentials = credentialsFromFlags(values.credential, undefined, { isLocal: connect.length === 0 });
   const network = parseRowNetwork(values, sandbox, credentials);
@@ -221,10 +221,10 @@ export function parseRunOptions(values: RunValues) {
       credentials: credentials.definitions,
       values: { ...values, connect: undefined },
       secretFilter: secretFilterFromFlags("fanout", values),
-      secretFiles: [values["database-url-file"] ?? []].flat(),
+      secretFlags: databaseUrlFile === undefined ? {} : { [databaseUrlFile]: "--database-url-file" },
     },
     networkColumn: values["network-column"],
-    databaseUrl: databaseUrl(values["database-url"], values["database-url-file"]),
+    databaseUrl: databaseUrl(values["database-url"], databaseUrlFile),
     heartbeatSeconds: parseCount("heartbeat", values.heartbeat, MIN_HEARTBEAT_SECONDS),
     outageTimeoutSeconds: parseCount("outage-timeout", values["outage-timeout"]),
     idleTimeoutSeconds: parseCount("idle-timeout", values["idle-timeout"]),
