@@ -90,7 +90,11 @@ export const DOCUMENTED_LIMITS: Readonly<Record<string, readonly DocumentedLimit
       "MAX_SESSIONS",
       "console sessions per server; one more signs out the oldest of the principal with most",
     ),
-    limit("console-auth", "MAX_LOGIN_TOKENS", "unused login URLs"),
+    limit(
+      "console-auth",
+      "MAX_LOGIN_TOKENS",
+      "unused login URLs per server; one more voids the oldest of the principal with most",
+    ),
     limit("rejection-audit", "MAX_REJECTIONS_PER_MINUTE", "audit lines about rejected tokens per minute"),
     limit("audit-event", "MAX_REASON_CHARS", "characters of a reason in the audit log"),
     limit("audit-event", "MAX_TEXT_CHARS", "characters of another text in the audit log"),

@@ -26,7 +26,7 @@ import type {
   ServerLog,
 } from "../server/host-services.ts";
 import { watchdogWarning } from "../server/lifecycle/watchdog-client.ts";
-import { memoryQuotaOf, partOfServer } from "../server/principal-quotas.ts";
+import { memoryQuotaOf, principalLimit } from "../server/principal-quotas.ts";
 import { DEFAULT_SERVER_CAPS, MEMORY_SHARES, type ServerConfig } from "../server/server-config.ts";
 import { serverConfig } from "../server/server-options.ts";
 import { VERSION } from "../version.ts";
@@ -135,7 +135,7 @@ export function createLocalHost(options: CreateLocalHostOptions = {}): LocalHost
     const { SandboxedFiles } = await import("./sandboxed-files.ts");
     const maskedPaths = await sandbox.maskedPaths();
     const cap = options.config?.caps?.sandboxedFileServers ?? DEFAULT_SERVER_CAPS.sandboxedFileServers;
-    const maxPerPrincipal = partOfServer(options.config ?? {}, cap.total);
+    const maxPerPrincipal = (others: number) => principalLimit(options.config ?? {}, cap.total, others);
     return new SandboxedFiles({ maskedPaths, cap, maxPerPrincipal, onEnded: () => backend.trackOrphans() });
   };
   return {

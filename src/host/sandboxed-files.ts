@@ -32,8 +32,8 @@ export interface SandboxedFilesOptions {
   maskedPaths: MaskedPaths;
   /** Maximum number of inner servers, per scope and in total. */
   cap: Cap;
-  /** Maximum number of inner servers of one principal. Default: the total. */
-  maxPerPrincipal?: number | undefined;
+  /** Returns the maximum of one principal while others hold `others` inner servers. Default: the total. */
+  maxPerPrincipal?: ((others: number) => number) | undefined;
   clock?: Clock;
   /** Called when an inner server has exited: bubblewrap leaves a zombie that must be reaped. */
   onEnded?: () => void;
@@ -50,7 +50,7 @@ interface InnerRequest {
 export class SandboxedFiles implements SandboxedFileServers {
   readonly #maskedPaths: MaskedPaths;
   readonly #cap: Cap;
-  readonly #maxPerPrincipal: number;
+  readonly #maxPerPrincipal: (others: number) => number;
   readonly #clock: Clock;
   readonly #onEnded: () => void;
   /** By scope and request. */
@@ -60,7 +60,7 @@ export class SandboxedFiles implements SandboxedFileServers {
   constructor(options: SandboxedFilesOptions) {
     this.#maskedPaths = options.maskedPaths;
     this.#cap = options.cap;
-    this.#maxPerPrincipal = options.maxPerPrincipal ?? options.cap.total;
+    this.#maxPerPrincipal = options.maxPerPrincipal ?? (() => options.cap.total);
     this.#clock = options.clock ?? systemClock;
     this.#onEnded = options.onEnded ?? (() => undefined);
   }
@@ -92,11 +92,8 @@ export class SandboxedFiles implements SandboxedFileServers {
   #add(key: string, request: unknown, scope: object): SandboxedFileServer {
     this.#evictIdle("this session", [...(this.#servers.get(scope)?.values() ?? [])], this.#cap.perOwner);
     const ownerId = ownerOf(scope);
-    this.#evictIdle(
-      "this principal",
-      this.#all((other) => ownerOf(other) === ownerId),
-      this.#maxPerPrincipal,
-    );
+    const own = this.#all((other) => ownerOf(other) === ownerId);
+    this.#evictIdle("this principal", own, this.#maxPerPrincipal(this.#all().length - own.length));
     this.#evictIdle("this server", this.#all(), this.#cap.total);
     const ofScope = this.#servers.get(scope) ?? new Map<string, SandboxedFileServer>();
     this.#servers.set(scope, ofScope);

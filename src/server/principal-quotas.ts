@@ -21,51 +21,56 @@ export type QuotaName = keyof typeof QUOTA_TEXTS;
 const PRINCIPAL_SHARE = 1 / 4;
 
 /** Returns the part of a server limit that one principal may use by default: all of it if there is one principal. */
-function principalShare({ hasSeveralPrincipals }: Pick<ServerConfig, "hasSeveralPrincipals">): number {
+function principalShare({ hasSeveralPrincipals = false }: Partial<ServerConfig>): number {
   return hasSeveralPrincipals ? PRINCIPAL_SHARE : 1;
 }
 
 /** Returns the memory in bytes that one principal may use. */
-export function memoryQuotaOf(
-  { hasSeveralPrincipals = false, quotas = {} }: Partial<ServerConfig>,
-  budgetBytes: number,
+export function memoryQuotaOf(config: Partial<ServerConfig>, budgetBytes: number): number {
+  return Math.min(budgetBytes, config.quotas?.memoryBytes ?? budgetBytes * principalShare(config));
+}
+
+/**
+ * Returns the number of resources that one principal may hold if the server may hold `total` and other principals hold
+ * `others`: its quota, but at most half of what the others leave. As many as it holds are then free, so that it never takes
+ * the last one; n greedy principals converge to 1/(n+1) of the total each.
+ */
+export function principalLimit(
+  config: Partial<ServerConfig>,
+  total: number,
+  others: number,
+  quota = total * principalShare(config),
 ): number {
-  return Math.min(budgetBytes, quotas.memoryBytes ?? budgetBytes * principalShare({ hasSeveralPrincipals }));
-}
-
-/** Returns the number of resources that one principal may hold by default if the server may hold `total`. */
-export function partOfServer({ hasSeveralPrincipals = false }: Partial<ServerConfig>, total: number): number {
-  return Math.max(1, Math.floor(total * principalShare({ hasSeveralPrincipals })));
-}
-
-function quotasOf(config: ServerConfig): Record<QuotaName, number> {
-  const { caps, maxConnections, maxServerProcesses, hasSeveralPrincipals, quotas } = config;
-  const part = (total: number) => partOfServer(config, total);
-  return {
-    connections: quotas.connections ?? part(maxConnections),
-    // The server itself has no limit, because a detached session costs no descriptor.
-    sessions: quotas.sessions ?? (hasSeveralPrincipals ? part(maxConnections) : Number.POSITIVE_INFINITY),
-    processes: quotas.processes ?? part(maxServerProcesses),
-    waits: quotas.waits ?? part(caps.waits.total),
-    httpRequests: quotas.httpRequests ?? part(caps.httpRequests.total),
-    forwardListeners: quotas.forwardListeners ?? part(caps.forwardListeners),
-    forwardStreams: quotas.forwardStreams ?? part(caps.forwardStreams.total),
-    fileHandles: quotas.fileHandles ?? part(caps.fileHandles),
-    watchedPaths: quotas.watchedPaths ?? part(caps.watchedPaths),
-  };
+  const fairShare = config.hasSeveralPrincipals ? (total - others) / 2 : total;
+  return Math.max(1, Math.floor(Math.min(quota, fairShare)));
 }
 
 /** Number of resources that each principal holds, up to its quota. A principal without resources is forgotten. */
 export class PrincipalQuotas {
-  readonly #max: Record<QuotaName, number>;
-  readonly #share: number;
+  readonly #config: ServerConfig;
+  /** Server limits. */
+  readonly #totals: Record<QuotaName, number>;
   readonly #onRefused: (quota: QuotaName) => void;
   /** Keyed by the id of the principal. */
   readonly #held = new Map<string, Map<QuotaName, number>>();
+  /** Resources of all principals. */
+  readonly #used = new Map<QuotaName, number>();
 
   constructor(config: ServerConfig, onRefused: (quota: QuotaName) => void = () => undefined) {
-    this.#max = quotasOf(config);
-    this.#share = principalShare(config);
+    const { caps, maxConnections, maxServerProcesses } = config;
+    this.#config = config;
+    this.#totals = {
+      connections: maxConnections,
+      // A detached session costs no descriptor.
+      sessions: Number.POSITIVE_INFINITY,
+      processes: maxServerProcesses,
+      waits: caps.waits.total,
+      httpRequests: caps.httpRequests.total,
+      forwardListeners: caps.forwardListeners,
+      forwardStreams: caps.forwardStreams.total,
+      fileHandles: caps.fileHandles,
+      watchedPaths: caps.watchedPaths,
+    };
     this.#onRefused = onRefused;
   }
 
@@ -74,24 +79,34 @@ export class PrincipalQuotas {
     return this.#held.size;
   }
 
-  /** Lowers a quota if the host allows fewer resources than the configuration. */
+  /** Lowers a server limit if the host allows fewer resources than the configuration. */
   lower(name: QuotaName, serverMax: number): void {
-    this.#max[name] = Math.min(this.#max[name], Math.max(1, Math.floor(serverMax * this.#share)));
+    this.#totals[name] = Math.min(this.#totals[name], serverMax);
   }
 
   /** Acquires `count` resources and returns the function that releases them. Throws a RequestError at the quota. */
   acquire(ownerId: string, name: QuotaName, count = 1): () => void {
-    const max = this.#max[name];
     const held = this.#held.get(ownerId)?.get(name) ?? 0;
+    const others = (this.#used.get(name) ?? 0) - held;
+    const quota = this.#quota(name);
+    const max = principalLimit(this.#config, this.#totals[name], others, quota);
     if (held + count > max) {
       this.#onRefused(name);
       const [noun, hint] = QUOTA_TEXTS[name];
       const requested = count > 1 ? ` (${count} more requested)` : "";
-      throw invalidRequest(
-        `too many ${noun}: this principal has ${held} of ${max} at once${requested}; ${hint}, or raise ${quotaFlag(name)}`,
-      );
+      const [when, remedy] =
+        max < Math.floor(quota)
+          ? [`while others have ${others} of ${this.#totals[name]}`, hint]
+          : ["at once", `${hint}, or raise ${quotaFlag(name)}`];
+      throw invalidRequest(`too many ${noun}: this principal has ${held} of ${max} ${when}${requested}; ${remedy}`);
     }
     return this.restore(ownerId, name, count);
+  }
+
+  #quota(name: QuotaName): number {
+    const { hasSeveralPrincipals, maxConnections, quotas } = this.#config;
+    const total = name === "sessions" && hasSeveralPrincipals ? maxConnections : this.#totals[name];
+    return quotas[name] ?? total * principalShare(this.#config);
   }
 
   /** Counts resources of the previous server, also above the quota. */
@@ -101,6 +116,7 @@ export class PrincipalQuotas {
   }
 
   #add(ownerId: string, name: QuotaName, count: number): void {
+    this.#used.set(name, (this.#used.get(name) ?? 0) + count);
     const counts = this.#held.get(ownerId) ?? new Map<QuotaName, number>();
     const held = (counts.get(name) ?? 0) + count;
     if (held > 0) counts.set(name, held);

@@ -14,7 +14,10 @@ export interface ServerConfig {
   caps: ServerCaps;
   /** Whether several principals may connect. Each may then use a quarter of each server limit by default. */
   hasSeveralPrincipals: boolean;
-  /** Maximum resources that one principal may hold. Default: the server limit, or a quarter of it. */
+  /**
+   * Maximum resources that one principal may hold. Default: the server limit, or a quarter of it. With several principals,
+   * one holds at most half of what the others leave.
+   */
   quotas: { readonly [N in QuotaName | "memoryBytes"]?: number | undefined };
   /** Memory for all connections and processes together; see `MEMORY_SHARES`. */
   memoryBudgetBytes: number;

@@ -210,7 +210,7 @@ test("the sandboxes of one principal leave sandboxes for another principal", { s
   const files = new SandboxedFiles({
     maskedPaths: new MaskedPaths([]),
     cap: { perOwner: 4, total: 4 },
-    maxPerPrincipal: 1,
+    maxPerPrincipal: () => 1,
   });
   const path = uriFromPath(join(directory, "outside.txt"));
   const read = async (ownerId: string) =>

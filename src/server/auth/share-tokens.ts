@@ -2,6 +2,7 @@ import type { Clock } from "../../async/clock.ts";
 import { isLive } from "../../exec/backend/process-state.ts";
 import type { ShareEntry, ShareResult } from "../../exec/exec-process.ts";
 import { invalidParams, invalidRequest, SHARE_CLOSE_REASONS } from "../../protocol/errors.ts";
+import { principalLimit } from "../principal-quotas.ts";
 import type { SharedProcess } from "../session/shared-process.ts";
 import type { Principal, ShareGrant } from "./principal.ts";
 import { randomBytes } from "./random-bytes.ts";
@@ -13,6 +14,8 @@ export const MAX_SHARE_MS = 7 * 24 * 3600_000;
 const MAX_SHARES = 1000;
 /** Maximum number of share tokens per principal, so that one principal cannot use all of them. */
 export const MAX_SHARES_PER_PRINCIPAL = 250;
+/** The quota is the same on a server with one principal. */
+const SEVERAL = { hasSeveralPrincipals: true };
 const SECRET_BYTES = 24;
 /** Distinguishes a share token from other tokens. */
 const PREFIX = "share-";
@@ -51,9 +54,10 @@ export class ShareTokens {
     if (!isLive(shared.process)) throw invalidRequest(`process ${shared.handle} has ended and cannot be shared`);
     this.#purgeExpired();
     const own = [...this.#issued.values()].filter(({ principal }) => principal.share.createdBy === createdBy.id);
-    if (own.length >= MAX_SHARES_PER_PRINCIPAL)
+    const others = this.#issued.size - own.length;
+    if (own.length >= principalLimit(SEVERAL, MAX_SHARES, others, MAX_SHARES_PER_PRINCIPAL))
       throw invalidRequest(
-        `too many shares: ${createdBy.id} has ${MAX_SHARES_PER_PRINCIPAL} at once; revoke one with process/revokeShare first`,
+        `too many shares: ${createdBy.id} has ${own.length} at once; revoke one with process/revokeShare first`,
       );
     if (this.#issued.size >= MAX_SHARES)
       throw invalidRequest(`too many shares: this server has ${MAX_SHARES} at once; wait until one expires`);

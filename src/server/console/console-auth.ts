@@ -15,6 +15,7 @@ export const CONSOLE_SESSION_VALID_MS = 12 * 3600_000;
 const MAX_SESSIONS_PER_PRINCIPAL = 100;
 /** Maximum console sessions of the server. One more signs out the oldest. */
 const MAX_SESSIONS = 1000;
+/** Maximum unused login tokens of the server. One more voids the oldest. */
 const MAX_LOGIN_TOKENS = 100;
 const MAX_DEVICE_CHARS = 200;
 const SECRET_BYTES = 24;
@@ -67,8 +68,8 @@ export class ConsoleAuth {
 
   /** Returns a token that can be exchanged for a console session once. */
   newLoginToken(principal: Principal): string {
-    const [oldest] = this.#loginTokens.keys();
-    if (oldest !== undefined && this.#loginTokens.size >= MAX_LOGIN_TOKENS) this.#loginTokens.delete(oldest);
+    const [oldest] = this.#loginTokens.size >= MAX_LOGIN_TOKENS ? largestOwner(this.#loginTokens) : [];
+    if (oldest) this.#loginTokens.delete(oldest[0]);
     const token = newSecret();
     this.#loginTokens.set(token, { principal, expiresAtMs: this.#clock.monotonic() + LOGIN_TOKEN_VALID_MS });
     return token;
@@ -150,7 +151,7 @@ export class ConsoleAuth {
       return null;
     }
     const own = this.#sessionsOf(principal);
-    const [oldest] = own.length >= MAX_SESSIONS_PER_PRINCIPAL ? own : this.#largestOwner();
+    const [oldest] = own.length >= MAX_SESSIONS_PER_PRINCIPAL ? own : largestOwner(this.#sessions);
     if (oldest && (own.length >= MAX_SESSIONS_PER_PRINCIPAL || this.#sessions.size >= MAX_SESSIONS))
       this.#end(oldest[0], "signed out by newer console sessions");
     const now = this.#clock.now();
@@ -175,12 +176,6 @@ export class ConsoleAuth {
     return secret;
   }
 
-  /** Returns the sessions of the principal that has most, so that many sessions of one principal sign out no other. */
-  #largestOwner(): [string, ConsoleSession][] {
-    const owners = Map.groupBy(this.#sessions, ([, { principal }]) => principal.id);
-    return [...owners.values()].reduce((largest, own) => (own.length > largest.length ? own : largest), []);
-  }
-
   #sessionsOf(principal: Principal): [string, ConsoleSession][] {
     return [...this.#sessions].filter(([, session]) => session.principal.id === principal.id);
   }
@@ -193,6 +188,12 @@ export class ConsoleAuth {
     session.release();
     for (const close of session.closeConnections) close(reason);
   }
+}
+
+/** Returns the entries of the principal that has most, so that many entries of one principal end no other's. */
+function largestOwner<T extends { principal: Principal }>(entries: ReadonlyMap<string, T>): [string, T][] {
+  const owners = Map.groupBy(entries, ([, { principal }]) => principal.id);
+  return [...owners.values()].reduce((largest, own) => (own.length > largest.length ? own : largest), []);
 }
 
 /** Returns the secret of a console session in an `authorization` header, or undefined. */

@@ -4,9 +4,9 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, createServer as createTcpServer } from "node:net";
 import { join } from "node:path";
-import { after, describe, test } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { bearerOf, signToken, TEST_SECRET } from "../../support/auth/signed-server.ts";
 import { startParams, type WireClient } from "../../support/servers/raw-connection.ts";
 import { type ServeChild, scratchDirectory, serve } from "../../support/servers/serve.ts";
@@ -92,7 +92,24 @@ const CASES: QuotaCase[] = [
     acquire: (client, at) => errorOf(client, "fs/open", { handleId: `h${at}`, path: `file://${secretFile}` }),
     release: (client, at) => client.call("fs/close", { handleId: `h${at}` }),
   },
+  {
+    flag: "--max-forward-streams-per-principal",
+    quota: "forwardStreams",
+    noun: "forwarded streams",
+    hint: "close one first",
+    more: ["--allow-forward"],
+    acquire: (client, at) => {
+      const port = (silent.address() as AddressInfo).port;
+      return errorOf(client, "forward/open", { streamId: `s${at}`, host: "127.0.0.1", port });
+    },
+    release: (client, at) => client.call("forward/close", { streamId: `s${at}` }),
+  },
 ];
+
+/** A TCP server that neither sends nor closes. */
+const silent = createTcpServer((socket) => void socket.on("error", () => undefined)).listen(0, "127.0.0.1");
+before(() => silent.listening || once(silent, "listening"));
+after(() => silent.close());
 
 describe("quotas per principal", { timeout: 120_000 }, () => {
   for (const { flag, quota, noun, hint, more = [], acquire, release } of CASES) {
@@ -113,6 +130,25 @@ describe("quotas per principal", { timeout: 120_000 }, () => {
       assert.equal(await acquire(alice, 3), undefined);
     });
   }
+
+  test("counts watched paths of all connections", async () => {
+    await using server = await serveSeveral("--max-watched-paths-per-principal", "2");
+    await using alice = await connectAs(server, "alice");
+    await using alsoAlice = await connectAs(server, "alice");
+    await using bob = await connectAs(server, "bob");
+    const watch = (watchId: number, count: number) => ({
+      watchId,
+      missing: Array.from({ length: count }, (_, path) => `file://${scratch.path}/missing-${path}`),
+    });
+    assert.deepEqual(await alice.call("fs/watchMissing", watch(1, 2)), { watching: true });
+    assert.equal(
+      await errorOf(alsoAlice, "fs/watchMissing", watch(1, 1)),
+      "too many watched paths: this principal has 2 of 2 at once; watch fewer paths, or raise --max-watched-paths-per-principal",
+    );
+    assert.deepEqual(await bob.call("fs/watchMissing", watch(1, 2)), { watching: true });
+    await alice.call("fs/watchMissing", watch(2, 0));
+    assert.deepEqual(await alsoAlice.call("fs/watchMissing", watch(2, 2)), { watching: true });
+  });
 
   test("counts waits and reads that wait for output", async () => {
     await using server = await serveSeveral("--max-waits-per-principal", "2");
@@ -233,6 +269,61 @@ describe("quotas per principal", { timeout: 120_000 }, () => {
     await using alice = await connectAs(server, "alice");
     for (let at = 0; at < 2; at++) await startCat(alice, `p${at}`);
     assert.match((await alice.refused("process/start", startParams("p3", ["cat"]))).message, /has 2 of 2 at once/);
+  });
+});
+
+describe("a server limit that several principals use up", { timeout: 120_000 }, () => {
+  const GREEDY = ["alice", "bob", "carol", "dave", "erin"];
+  /** Acquires until the server refuses. Returns the number of resources and the error. */
+  async function fill(client: WireClient, { acquire }: Pick<QuotaCase, "acquire">) {
+    for (let at = 1; ; at++) {
+      const error = await acquire(client, at);
+      if (error !== undefined) return { count: at - 1, error };
+    }
+  }
+  const LIMITS: [string, QuotaCase | undefined, string[], number[]][] = [
+    ["processes", CASES[0], ["--max-server-processes", "32"], [8, 8, 8, 4, 2]],
+    ["forwarding listeners", CASES[1], ["--allow-forward"], [64, 64, 64, 32, 16]],
+  ];
+
+  for (const [noun, quotaCase, flags, counts] of LIMITS)
+    test(`keeps ${noun} free for another principal`, async () => {
+      assert.ok(quotaCase);
+      await using server = await serveSeveral(...flags);
+      await using clients = new AsyncDisposableStack();
+      const found: number[] = [];
+      for (const name of GREEDY) {
+        const client = clients.use(await connectAs(server, name));
+        const { count, error } = await fill(client, quotaCase);
+        found.push(count);
+        assert.match(error, new RegExp(`^too many ${noun}: this principal has ${count} of ${count} `));
+      }
+      assert.deepEqual(found, counts);
+      const late = clients.use(await connectAs(server, "late"));
+      assert.equal(await quotaCase.acquire(late, 1), undefined);
+    });
+});
+
+describe("login URLs", { timeout: 120_000 }, () => {
+  test("of a principal with many of them void no login URL of another principal", async () => {
+    await using server = await serveSeveral("--web");
+    const login = async (client: WireClient) =>
+      String((await client.call("console/login", {})).fragment).replace("#token=", "");
+    const signIn = async (token: string) =>
+      (
+        await fetch(`${server.url.replace("ws:", "http:")}/api/sign-in`, {
+          method: "POST",
+          headers: { "content-type": "application/json", origin: server.url.replace("ws:", "http:") },
+          body: JSON.stringify({ token }),
+        })
+      ).status;
+    await using bob = await connectAs(server, "bob");
+    await using alice = await connectAs(server, "alice");
+    const ofBob = await login(bob);
+    const first = await login(alice);
+    for (let at = 0; at < 200; at++) await login(alice);
+    assert.equal(await signIn(ofBob), 200);
+    assert.equal(await signIn(first), 401);
   });
 });
 
