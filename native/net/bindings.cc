@@ -93,7 +93,8 @@ napi_value sendText(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-// (socket, head, bytes, tail): sends one text message whose middle part is `bytes` in base64.
+// (socket, head, bytes, tail, opening): sends one frame whose middle part is `bytes` in base64. `opening` is the first byte
+// of the frame: opcode and FIN.
 napi_value sendChunk(napi_env env, napi_callback_info info) {
   Call call(env, info);
   Socket* socket = call.object<Socket>();
@@ -101,7 +102,8 @@ napi_value sendChunk(napi_env env, napi_callback_info info) {
   const Bytes bytes = call[2].bytes();
   const size_t middle = (bytes.length + 2) / 3 * 4;
   const size_t tail = call[3].stringLength();
-  char* payload = socket ? socket->textFrame(head + middle + tail) : nullptr;
+  const char opening = static_cast<char>(static_cast<int>(call[4].number()));
+  char* payload = socket ? socket->textFrame(head + middle + tail, opening) : nullptr;
   if (!payload) return nullptr;
   call[1].copyString(payload, head);
   base64Encode(bytes.data, bytes.length, reinterpret_cast<uint8_t*>(payload + head));

@@ -11,15 +11,13 @@ namespace {
 // Maximum blocks per sendmsg call.
 constexpr size_t kBlocksPerSend = 16;
 
-constexpr char kFinalText = static_cast<char>(0x81);
-
 }  // namespace
 
-char* FrameQueue::beginTextFrame(size_t payloadBytes) {
+char* FrameQueue::beginTextFrame(size_t payloadBytes, char opening) {
   const size_t lengthBytes = payloadBytes < 126 ? 0 : payloadBytes < 65536 ? 2 : 8;
   char* frame = reserve(2 + lengthBytes + payloadBytes);
   if (!frame) return nullptr;
-  frame[0] = kFinalText;
+  frame[0] = opening;
   frame[1] = static_cast<char>(lengthBytes == 0 ? payloadBytes : lengthBytes == 2 ? 126 : 127);
   for (size_t at = 0; at < lengthBytes; at++)
     frame[2 + at] = static_cast<char>(static_cast<uint64_t>(payloadBytes) >> (8 * (lengthBytes - 1 - at)));

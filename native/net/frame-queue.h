@@ -10,14 +10,17 @@
 
 namespace procwire {
 
+// First byte of a frame that is a whole text message: FIN and opcode.
+constexpr char kWholeText = static_cast<char>(0x81);
+
 class FrameQueue {
  public:
   explicit FrameQueue(BlockPool& pool) : pool_(pool) {}
   ~FrameQueue() { clear(); }
 
-  // Queues a text frame and returns the address of its payload, with one spare byte behind it. The caller fills the
+  // Queues a frame of a text message and returns the address of its payload, with one spare byte behind it. The caller fills the
   // payload immediately. Returns null if no memory is available.
-  char* beginTextFrame(size_t payloadBytes);
+  char* beginTextFrame(size_t payloadBytes, char opening);
   // Queues a complete frame in the same way.
   char* beginRawFrame(size_t bytes);
 

@@ -195,10 +195,10 @@ bool Socket::tryDirectWrite(const WriteRequest& request) {
 
 // ---- out
 
-char* Socket::textFrame(size_t payloadBytes) {
+char* Socket::textFrame(size_t payloadBytes, char opening) {
   if (!isOpen() || ending_) return nullptr;
   loop_->scheduleFlush(this);
-  return orShutDown(queue_.beginTextFrame(payloadBytes));
+  return orShutDown(queue_.beginTextFrame(payloadBytes, opening));
 }
 
 char* Socket::rawFrame(size_t bytes) {

@@ -56,7 +56,7 @@ class Socket final : public LoopObject {
   void upgradeToFrames(size_t maxMessageBytes, size_t maxQueuedBytes, char* received, size_t length);
   // Queue a frame and return the address of its payload, which the caller fills immediately. Return null if nothing can
   // be sent anymore.
-  char* textFrame(size_t payloadBytes);
+  char* textFrame(size_t payloadBytes, char opening = kWholeText);
   char* rawFrame(size_t bytes);
   void pause();
   void resume();

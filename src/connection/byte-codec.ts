@@ -6,8 +6,6 @@ export interface ByteCodec {
   base64Encode(source: Uint8Array, target: Uint8Array, offset: number): number;
   /** XORs `length` bytes of `buffer` in place with a WebSocket mask. */
   unmask(buffer: Uint8Array, offset: number, length: number, key: number): void;
-  /** Returns the memory of unused bytes to the system; the buffer around them stays. Absent without the addon. */
-  releasePages?(bytes: Uint8Array): void;
   /**
    * Parses a message of any size without blocking the event loop. Takes ownership of its bytes. Resolves to null if they
    * are not UTF-8. Absent without the addon.

@@ -1,38 +1,38 @@
-import { type ByteCodec, base64Length } from "./byte-codec.ts";
+import { errorMessage } from "../base/error-message.ts";
 import type { ChunkedMessage } from "./connection.ts";
+import { FrameOpening } from "./frame-socket.ts";
 
-/** Bytes per part before base64. A multiple of three, so that the encoded parts concatenate without padding. */
-const PART_BYTES = 240 * 1024;
-/** Bytes of a dropped message that are released at once. Takes about two milliseconds. */
-const RELEASE_BYTES = 8 * 1024 * 1024;
-/** Encoding pauses while at least this many bytes are queued. */
+/** Reading pauses while at least this many bytes are queued. */
 const PARTS_AHEAD_BYTES = 512 * 1024;
+const NO_BYTES = new Uint8Array(0);
 
 /** Destination of the parts. */
 export interface ChunkSink {
   readonly queuedBytes: number;
-  sendChunk(part: Buffer, position: { isFirst: boolean; isLast: boolean }): void;
+  /** Sends `head`, `bytes` as base64 and `tail` as a part of a message. */
+  sendPart(head: string, bytes: Uint8Array, tail: string, opening: FrameOpening): void;
   /** Called with `true` when a chunked message starts, `false` when it ends. No other message may be sent between. */
   setPaused(isPaused: boolean): void;
+  /** Closes the connection, because the rest of a message is missing. */
+  fail(reason: string): void;
 }
 
-type Current = ChunkedMessage & { at: number; sent: () => void };
+type Current = ChunkedMessage & { isReading: boolean; sent: () => void };
 type Waiting = { bytes: number; send: () => void };
 
 /**
- * Sends long messages in parts and keeps the order of all messages. It encodes each part only when the queue has
- * capacity. A message of hundreds of megabytes is therefore never copied as a whole and does not block other connections.
+ * Sends long messages in parts and keeps the order of all messages. It reads each part only when the queue has
+ * capacity. A message of hundreds of megabytes is therefore never in memory as a whole and does not block other
+ * connections.
  */
 export class ChunkedSender {
   readonly #sink: ChunkSink;
-  readonly #codec: ByteCodec;
   #current: Current | null = null;
   #waiting: Waiting[] = [];
   #waitingBytes = 0;
 
-  constructor(sink: ChunkSink, codec: ByteCodec) {
+  constructor(sink: ChunkSink) {
     this.#sink = sink;
-    this.#codec = codec;
   }
 
   /** Whether a chunked message is being sent. Other messages must then be enqueued. */
@@ -54,9 +54,9 @@ export class ChunkedSender {
   send(message: ChunkedMessage): Promise<void> {
     return new Promise((resolve) => {
       const begin = () => {
-        this.#current = { ...message, at: 0, sent: resolve };
+        this.#current = { ...message, isReading: false, sent: resolve };
         this.#sink.setPaused(true);
-        this.#sink.sendChunk(Buffer.from(message.head), { isFirst: true, isLast: false });
+        this.#sink.sendPart(message.head, NO_BYTES, "", FrameOpening.first);
       };
       if (this.#current) {
         this.enqueue(message.head.length, begin);
@@ -69,7 +69,13 @@ export class ChunkedSender {
 
   /** Sends parts until the queue is full. Called when the queue drains. */
   sendNext(): void {
-    while (this.#current && this.#sink.queuedBytes < PARTS_AHEAD_BYTES) this.#sendChunk(this.#current);
+    for (;;) {
+      const current = this.#current;
+      if (!current || current.isReading || this.#sink.queuedBytes >= PARTS_AHEAD_BYTES) return;
+      const part = current.source.next();
+      if (part instanceof Uint8Array) this.#sendPart(current, part);
+      else void this.#sendWhenRead(current, part);
+    }
   }
 
   /** Drops all messages. Called when the connection ends. */
@@ -86,28 +92,29 @@ export class ChunkedSender {
   #drop(): void {
     const dropped = this.#current;
     this.#current = null;
-    if (dropped) void this.#release(dropped).then(dropped.sent);
+    dropped?.sent();
   }
 
-  async #release({ bytes, at }: Current): Promise<void> {
-    for (let from = at; from < bytes.length && this.#codec.releasePages; from += RELEASE_BYTES) {
-      this.#codec.releasePages(bytes.subarray(from, from + RELEASE_BYTES));
-      await new Promise((resolve) => void setImmediate(resolve));
+  async #sendWhenRead(current: Current, reading: Promise<Uint8Array>): Promise<void> {
+    current.isReading = true;
+    try {
+      const part = await reading;
+      current.isReading = false;
+      // The connection may have ended meanwhile.
+      if (this.#current !== current) return;
+      this.#sendPart(current, part);
+      this.sendNext();
+    } catch (error) {
+      if (this.#current === current) this.#sink.fail(`cannot read the rest of a response: ${errorMessage(error)}`);
     }
   }
 
-  #sendChunk(current: Current): void {
-    const { bytes, tail, at } = current;
-    const part = bytes.subarray(at, at + PART_BYTES);
-    current.at += part.length;
+  #sendPart(current: Current, part: Uint8Array): void {
     if (part.length > 0) {
-      const text = Buffer.allocUnsafe(base64Length(part.length));
-      this.#codec.base64Encode(part, text, 0);
-      this.#codec.releasePages?.(part);
-      this.#sink.sendChunk(text, { isFirst: false, isLast: false });
+      this.#sink.sendPart("", part, "", FrameOpening.middle);
       return;
     }
-    this.#sink.sendChunk(Buffer.from(tail), { isFirst: false, isLast: true });
+    this.#sink.sendPart("", NO_BYTES, current.tail, FrameOpening.last);
     this.#current = null;
     this.#sink.setPaused(false);
     current.sent();

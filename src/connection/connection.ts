@@ -1,3 +1,4 @@
+import { encodeBase64 } from "../protocol/base64.ts";
 import { type Message, type ParsedMessage, parseMessage } from "../protocol/envelope.ts";
 
 export type ConnectionEvent =
@@ -7,14 +8,35 @@ export type ConnectionEvent =
   /** The last event. `reason` is null after a normal close. */
   | { type: "disconnected"; reason: string | null };
 
-/**
- * A message with the text `head`, `bytes` as base64, then `tail`. Sent in parts, because it is too long for
- * one buffer. The connection releases the memory of `bytes` part by part, because freeing all at once takes long.
- */
+/** A message with the text `head`, the bytes of `source` as base64, then `tail`. Sent part by part. */
 export interface ChunkedMessage {
   head: string;
-  bytes: Uint8Array;
+  source: ByteSource;
   tail: string;
+}
+
+/** Bytes that are read part by part, for example a file. The owner closes it after the message is sent. */
+export interface ByteSource {
+  /**
+   * Returns the next part, empty at the end. The length of each part is a multiple of three, except the last one. The part
+   * is valid until the next call. A failure closes the connection, because the message cannot end.
+   */
+  next(): Uint8Array | Promise<Uint8Array>;
+}
+
+/** Maximum length of a part before base64. A multiple of three, so that encoded parts concatenate without padding. */
+export const SOURCE_PART_BYTES = 240 * 1024;
+
+/** Returns the parts of a buffer. */
+export function toByteSource(bytes: Uint8Array): ByteSource {
+  let at = 0;
+  return {
+    next: () => {
+      const part = bytes.subarray(at, at + SOURCE_PART_BYTES);
+      at += part.length;
+      return part;
+    },
+  };
 }
 
 /** Handles a message by its bytes. Returns false to let the connection parse it. */
@@ -45,8 +67,8 @@ export interface Connection {
    */
   sendChunk(head: string, bytes: Uint8Array, tail: string): void;
   /**
-   * Queues one message like `sendChunk`, but encodes it in parts as the queue drains, for bytes of any length. Later
-   * messages follow it. Resolves when all parts are queued, or when the connection ends.
+   * Queues one message like `sendChunk`, but reads and encodes it in parts as the queue drains, for bytes of any length.
+   * Later messages follow it. Resolves when all parts are queued, or when the connection ends.
    */
   sendChunked(message: ChunkedMessage): Promise<void>;
   /** Queued bytes that the kernel has not accepted yet. */
@@ -72,6 +94,13 @@ export const BULK_QUEUE_LIMIT_BYTES = 128 * 1024;
 
 /** Queue limit: with more queued bytes, all streaming waits for the drain. */
 export const HIGH_WATER_MARK_BYTES = 1024 * 1024;
+
+/** Sends a chunked message as one text, for transports whose messages have no parts. */
+export async function sendAsText(connection: Connection, { head, source, tail }: ChunkedMessage): Promise<void> {
+  let text = head;
+  for (let part = await source.next(); part.length > 0; part = await source.next()) text += encodeBase64(part);
+  connection.send(text + tail);
+}
 
 /** Parses one message. `kind` is the name of the transport in the reason of a malformed message. */
 export function toConnectionEvent(text: string, label: string, kind: "" | "websocket " = ""): ConnectionEvent {

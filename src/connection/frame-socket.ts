@@ -19,13 +19,17 @@ export interface FrameSocketEvents {
   close(problem: string | null): void;
 }
 
+/** First byte of a frame: FIN and opcode of a whole text message, or of a part of one. */
+export const FrameOpening = { whole: 0x81, first: 0x01, middle: 0x00, last: 0x80 } as const;
+export type FrameOpening = (typeof FrameOpening)[keyof typeof FrameOpening];
+
 /** The socket of one WebSocket connection after the handshake. Builds and sends frames, and delivers received ones. */
 export interface FrameSocket {
   /** Starts delivering events, first the bytes that arrived with the handshake. Called once. */
   open(events: FrameSocketEvents): void;
   sendText(text: string): void;
-  /** Sends `head`, `bytes` as base64 and `tail` as one text message. */
-  sendChunk(head: string, bytes: Uint8Array, tail: string): void;
+  /** Sends `head`, `bytes` as base64 and `tail` as one frame. Default: a whole message. */
+  sendChunk(head: string, bytes: Uint8Array, tail: string, opening?: FrameOpening): void;
   /** Sends a complete frame. */
   sendFrame(frame: Buffer): void;
   /** Queued bytes that the kernel has not accepted yet. */

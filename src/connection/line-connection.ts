@@ -9,6 +9,7 @@ import {
   toConnectionEvent,
   toParsedEvent,
 } from "./connection.ts";
+import { FrameOpening } from "./frame-socket.ts";
 import { MessageOrder, PARSED_ASIDE_BYTES } from "./message-order.ts";
 
 /** Default maximum message size. A longer message closes the connection, so that a peer cannot exhaust memory. */
@@ -51,20 +52,17 @@ export class LineConnection implements Connection {
     this.#maxMessageBytes = options.maxMessageBytes ?? DEFAULT_MAX_MESSAGE_BYTES;
     this.#codec = options.codec ?? nodeByteCodec;
     this.#maxQueuedBytes = options.maxQueuedBytes ?? Number.POSITIVE_INFINITY;
-    this.#parts = new ChunkedSender(
-      {
-        get queuedBytes() {
-          return output.writableLength;
-        },
-        sendChunk: (part, { isLast }) => {
-          if (this.#isClosed) return;
-          output.write(part);
-          if (isLast) output.write("\n");
-        },
-        setPaused: () => undefined,
+    this.#parts = new ChunkedSender({
+      get queuedBytes() {
+        return output.writableLength;
       },
-      this.#codec,
-    );
+      sendPart: (head, bytes, tail, opening) => {
+        const end = opening === FrameOpening.last ? `${tail}\n` : tail;
+        if (!this.#isClosed) output.write(this.#encodeChunk(head, bytes, end));
+      },
+      setPaused: () => undefined,
+      fail: (reason) => this.#close(reason),
+    });
   }
 
   open(onEvent: (event: ConnectionEvent) => void, decodeBytes?: BytesDecoder): void {
@@ -92,14 +90,17 @@ export class LineConnection implements Connection {
 
   sendChunk(head: string, bytes: Uint8Array, tail: string): void {
     if (this.#isClosed) return;
+    const line = this.#encodeChunk(head, bytes, `${tail}\n`);
+    this.#send(line.length, () => this.#output.write(line));
+  }
+
+  #encodeChunk(head: string, bytes: Uint8Array, tail: string): Buffer {
     const headBytes = Buffer.byteLength(head);
-    const frame = Buffer.allocUnsafe(headBytes + base64Length(bytes.length) + tail.length + 1);
-    frame.write(head, 0);
-    let at = headBytes;
-    at += this.#codec.base64Encode(bytes, frame, at);
-    at += frame.write(tail, at, "latin1");
-    frame[at] = NEWLINE;
-    this.#send(frame.length, () => this.#output.write(frame));
+    const encoded = Buffer.allocUnsafe(headBytes + base64Length(bytes.length) + tail.length);
+    encoded.write(head, 0);
+    const end = headBytes + this.#codec.base64Encode(bytes, encoded, headBytes);
+    encoded.write(tail, end, "latin1");
+    return encoded;
   }
 
   async sendChunked(message: ChunkedMessage): Promise<void> {
@@ -142,9 +143,13 @@ export class LineConnection implements Connection {
   }
 
   close(): void {
+    this.#close(null);
+  }
+
+  #close(reason: string | null): void {
     if (this.#isClosed) return;
     this.#output.end();
-    this.#end(null);
+    this.#end(reason);
     this.#input.destroy();
   }
 

@@ -2,7 +2,7 @@ import type { Duplex } from "node:stream";
 import type { ByteCodec } from "./byte-codec.ts";
 import { BULK_QUEUE_LIMIT_BYTES } from "./connection.ts";
 import { frameBufferPool } from "./frame-buffer-pool.ts";
-import type { FrameSocket, FrameSocketEvents } from "./frame-socket.ts";
+import type { FrameOpening, FrameSocket, FrameSocketEvents } from "./frame-socket.ts";
 import { type Flushable, flushAfterTick } from "./tick-flusher.ts";
 import { type EndpointRole, FrameWriter } from "./websocket-frames.ts";
 
@@ -67,8 +67,8 @@ export class StreamSocket implements FrameSocket, Flushable {
     this.sendFrame(this.#writer.text(text));
   }
 
-  sendChunk(head: string, bytes: Uint8Array, tail: string): void {
-    this.sendFrame(this.#writer.chunk(head, bytes, tail));
+  sendChunk(head: string, bytes: Uint8Array, tail: string, opening?: FrameOpening): void {
+    this.sendFrame(this.#writer.chunk(head, bytes, tail, opening));
   }
 
   sendFrame(frame: Buffer): void {

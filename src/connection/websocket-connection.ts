@@ -102,18 +102,16 @@ export class WebSocketConnection implements Connection {
     this.#clock = options.clock ?? systemClock;
     this.#codec = options.codec ?? nodeByteCodec;
     this.#writer = new FrameWriter(options.role, this.#codec);
-    this.#parts = new ChunkedSender(
-      {
-        get queuedBytes() {
-          return socket.queuedBytes;
-        },
-        sendChunk: (part, position) => {
-          if (!this.#isClosed) socket.sendFrame(this.#writer.chunkFrame(part, position));
-        },
-        setPaused: (isPaused) => this.#pauseDirectInput("sending", isPaused),
+    this.#parts = new ChunkedSender({
+      get queuedBytes() {
+        return socket.queuedBytes;
       },
-      this.#codec,
-    );
+      sendPart: (head, bytes, tail, opening) => {
+        if (!this.#isClosed) socket.sendChunk(head, bytes, tail, opening);
+      },
+      setPaused: (isPaused) => this.#pauseDirectInput("sending", isPaused),
+      fail: (reason) => this.#closeWith(CloseCode.internalError, reason, reason),
+    });
   }
 
   open(onEvent: (event: ConnectionEvent) => void, decodeBytes?: BytesDecoder): void {
@@ -398,12 +396,12 @@ export class WebSocketConnection implements Connection {
   }
 
   /**
-   * Reports whether the peer read nothing since the last ping although responses are queued: a chunked one, or more than
+   * Reports whether the peer read nothing since the last ping although responses are queued: parts of one, or more than
    * output alone may queue. Output may wait indefinitely, but responses hold memory that other connections need.
    */
   #isNotReading(): boolean {
     if (this.#sentAtPing === null || this.#socket.sentBytes > this.#sentAtPing) return false;
-    return this.#parts.isBusy || this.queuedBytes > this.#maxQueuedBytes;
+    return (this.#parts.isBusy && this.#socket.queuedBytes > 0) || this.queuedBytes > this.#maxQueuedBytes;
   }
 
   #closeWith(code: number, reason: string, problem: string | null): void {

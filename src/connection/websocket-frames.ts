@@ -1,6 +1,7 @@
 import { isUtf8 } from "node:buffer";
 import { type ByteCodec, base64Length } from "./byte-codec.ts";
 import { FrameBufferPool } from "./frame-buffer-pool.ts";
+import { FrameOpening } from "./frame-socket.ts";
 
 /**
  * WebSocket frames (RFC 6455) for server and client, without extensions.
@@ -20,6 +21,7 @@ export const CloseCode = {
   invalidText: 1007,
   policy: 1008,
   tooBig: 1009,
+  internalError: 1011,
 } as const;
 
 /** Maximum payload of a control frame (RFC 6455). */
@@ -341,18 +343,12 @@ export class FrameWriter {
     return this.#finish(frame, at);
   }
 
-  /** Builds one frame of a fragmented text message. */
-  chunkFrame(payload: Buffer, position: { isFirst: boolean; isLast: boolean }): Buffer {
-    const frame = this.#frame(position.isFirst ? Opcode.text : Opcode.continuation, payload);
-    if (!position.isLast) frame[0] = (frame[0] ?? 0) & 0x7f;
-    return frame;
-  }
-
-  /** Builds a text frame of `head`, `bytes` as base64 and `tail`. */
-  chunk(head: string, bytes: Uint8Array, tail: string): Buffer {
+  /** Builds a frame of `head`, `bytes` as base64 and `tail`: a text message, or a part of one. */
+  chunk(head: string, bytes: Uint8Array, tail: string, opening: FrameOpening = FrameOpening.whole): Buffer {
     const headBytes = Buffer.byteLength(head);
     const { frame, at } = this.#begin(Opcode.text, headBytes + base64Length(bytes.length) + tail.length);
     frame.write(head, at);
+    frame[0] = opening;
     const end = at + headBytes + this.#codec.base64Encode(bytes, frame, at + headBytes);
     frame.write(tail, end, "latin1");
     return this.#finish(frame, at);

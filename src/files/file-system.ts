@@ -4,8 +4,8 @@ import type { Infer } from "../protocol/schema.ts";
 
 /** The file operations of a server. Every path is a `file:` URI; errors are `RequestError`s with the wire protocol's texts. */
 export interface FileSystem {
-  /** Awaits `admit` with the file's size before it reads any byte. */
-  readFile(params: ReadFileParams, admit?: (bytes: number) => Promise<void>): Promise<{ data: Uint8Array }>;
+  /** Opens a file. Rejects everything except a regular file within the size limit of the protocol. */
+  openFile(params: ReadFileParams): Promise<OpenedFile>;
   writeFile(params: WriteFileParams): Promise<void>;
   createDirectory(params: CreateDirectoryParams): Promise<void>;
   getMetadata(params: GetMetadataParams): Promise<FileMetadata>;
@@ -21,6 +21,21 @@ export interface FileSystem {
   openHandles(acquire?: () => () => void): FileHandleTable;
   /** Creates the watches of one connection. Calls `onChanged` at most once per watch and `acquire` with the number of paths. */
   openWatches(onChanged: (watchId: number) => void, acquire?: (paths: number) => () => void): MissingPathWatches;
+}
+
+/** An open file that is read once, as a whole or in parts. The owner closes it. */
+export interface OpenedFile {
+  /** Size at the time of the open. 0 for files without a size, such as those below /proc. */
+  readonly size: number;
+  /** Reads all bytes. */
+  readAll(): Promise<Uint8Array>;
+  /**
+   * Reads the next part: at most `size` bytes in total, fewer if the file was truncated meanwhile. Empty at the end. The
+   * length of each part is a multiple of three, except the last one. A part is valid until the next call.
+   */
+  next(): Promise<Uint8Array>;
+  /** Waits for a pending read. */
+  close(): Promise<void>;
 }
 
 export interface FileHandleTable {

@@ -6,7 +6,7 @@ import type { FileSystem } from "./file-system.ts";
 import type { FileTrees } from "./file-trees.ts";
 import { canonicalize, getMetadata } from "./metadata.ts";
 import { MissingWatches } from "./missing-path-watches.ts";
-import { readFile, writeFile } from "./read-write.ts";
+import { openFile, writeFile } from "./read-write.ts";
 import { remove } from "./remove.ts";
 import { scan } from "./scan.ts";
 import { walk } from "./walk.ts";
@@ -15,7 +15,7 @@ import { setAttributes, writeAtomic } from "./write-atomic.ts";
 /** Returns the files of the local host, with the permissions of this process. Default: trees without the addon. */
 export function createLocalFileSystem(trees: FileTrees = plainFileTrees): FileSystem {
   return {
-    readFile: (params, admit) => readFile(params, { admit }),
+    openFile,
     writeFile,
     createDirectory,
     getMetadata,

@@ -1,6 +1,7 @@
 import { constants, type FileHandle, open, stat } from "node:fs/promises";
+import { freeBuffer } from "../base/free-buffer.ts";
 import { invalidRequest } from "../protocol/errors.ts";
-import type { ReadFileParams, WriteFileParams } from "./file-system.ts";
+import type { OpenedFile, ReadFileParams, WriteFileParams } from "./file-system.ts";
 import { displayPath, type NativePath, nativePathFromUri } from "./native-path.ts";
 import { withNoFollow } from "./open-no-follow.ts";
 import { withOsErrors } from "./os-error.ts";
@@ -8,26 +9,39 @@ import { withOsErrors } from "./os-error.ts";
 /** The protocol's limit of a file that is returned in one message. */
 export const MAX_READ_FILE_BYTES = 512 * 1024 * 1024;
 
+/** Bytes per part. A multiple of three, so that the base64 of the parts concatenates without padding. */
+const PART_BYTES = 240 * 1024;
+
 /** Bytes per read from a file without a size, such as those below /proc. */
 const UNSIZED_BLOCK_BYTES = 64 * 1024;
 
-interface ReadOptions {
-  maxBytes?: number | undefined;
-  /** Awaited with the file's size before the first read. */
-  admit?: ((bytes: number) => Promise<void>) | undefined;
+export async function readFile(
+  params: ReadFileParams,
+  { maxBytes }: { maxBytes?: number } = {},
+): Promise<{ data: Uint8Array }> {
+  const file = await openFile(params, maxBytes);
+  try {
+    return { data: await file.readAll() };
+  } finally {
+    await file.close();
+  }
 }
 
-export async function readFile(params: ReadFileParams, options: ReadOptions = {}): Promise<{ data: Uint8Array }> {
+export async function openFile(params: ReadFileParams, maxBytes = MAX_READ_FILE_BYTES): Promise<OpenedFile> {
   const path = nativePathFromUri(params.path);
   return await withOsErrors(async () => {
-    if (params.followSymlinks === false) {
-      return await withNoFollow(path, async (safePath) => {
-        await using file = await openRegular(safePath, constants.O_NOFOLLOW, "path is not a regular file");
-        return { data: await readAll(file, options) };
-      });
+    const file =
+      params.followSymlinks === false
+        ? await withNoFollow(path, (safePath) =>
+            openRegular(safePath, constants.O_NOFOLLOW, "path is not a regular file"),
+          )
+        : await openForRead(path);
+    try {
+      return new LocalFile(file, requireSize((await file.stat()).size, maxBytes), maxBytes);
+    } catch (error) {
+      await file.close();
+      throw error;
     }
-    await using file = await openForRead(path);
-    return { data: await readAll(file, options) };
   });
 }
 
@@ -83,23 +97,75 @@ export async function requireRegular(file: FileHandle, refusal: string): Promise
   }
 }
 
-async function readAll(file: FileHandle, { maxBytes = MAX_READ_FILE_BYTES, admit }: ReadOptions): Promise<Uint8Array> {
-  const tooLarge = () => invalidRequest(`file is too large to read: limit is ${maxBytes} bytes`);
-  const { size } = await file.stat();
-  if (size > maxBytes) throw tooLarge();
-  await admit?.(size);
-  const blocks: Buffer[] = [];
-  let total = 0;
-  for (;;) {
-    // One byte more than the size, so that the first short read ends a file that did not grow.
-    const blockBytes = total === 0 && size > 0 ? size + 1 : UNSIZED_BLOCK_BYTES;
-    const block = Buffer.allocUnsafe(blockBytes);
-    const { bytesRead } = await file.read(block, 0, blockBytes, null);
-    total += bytesRead;
-    if (total > maxBytes) throw tooLarge();
-    if (bytesRead > 0) blocks.push(block.subarray(0, bytesRead));
-    if (bytesRead === 0 || (size > 0 && total === size && bytesRead < blockBytes)) break;
+function requireSize(bytes: number, maxBytes: number): number {
+  if (bytes > maxBytes) throw invalidRequest(`file is too large to read: limit is ${maxBytes} bytes`);
+  return bytes;
+}
+
+class LocalFile implements OpenedFile {
+  readonly size: number;
+  readonly #file: FileHandle;
+  readonly #maxBytes: number;
+  #remainingBytes: number;
+  /** Two buffers: one is sent while the other is filled. */
+  #buffers: Buffer[] = [];
+  #reading: Promise<Uint8Array> | null = null;
+
+  constructor(file: FileHandle, size: number, maxBytes: number) {
+    this.#file = file;
+    this.size = size;
+    this.#maxBytes = maxBytes;
+    this.#remainingBytes = size;
   }
-  const [first] = blocks;
-  return blocks.length === 1 && first !== undefined ? first : Buffer.concat(blocks, total);
+
+  readAll(): Promise<Uint8Array> {
+    return withOsErrors(() => this.#readAll());
+  }
+
+  async #readAll(): Promise<Uint8Array> {
+    const { size } = this;
+    const blocks: Buffer[] = [];
+    let total = 0;
+    for (;;) {
+      // One byte more than the size, so that the first short read ends a file that did not grow.
+      const blockBytes = total === 0 && size > 0 ? size + 1 : UNSIZED_BLOCK_BYTES;
+      const block = Buffer.allocUnsafe(blockBytes);
+      const { bytesRead } = await this.#file.read(block, 0, blockBytes, null);
+      total = requireSize(total + bytesRead, this.#maxBytes);
+      if (bytesRead > 0) blocks.push(block.subarray(0, bytesRead));
+      if (bytesRead === 0 || (size > 0 && total === size && bytesRead < blockBytes)) break;
+    }
+    const [first] = blocks;
+    return blocks.length === 1 && first !== undefined ? first : Buffer.concat(blocks, total);
+  }
+
+  async next(): Promise<Uint8Array> {
+    const part = await (this.#reading ?? this.#readPart());
+    this.#reading = this.#readPart();
+    // Awaited by the next call or by `close`.
+    this.#reading.catch(() => undefined);
+    return part;
+  }
+
+  async #readPart(): Promise<Uint8Array> {
+    const wanted = Math.min(this.#remainingBytes, PART_BYTES);
+    if (wanted === 0) return new Uint8Array(0);
+    const buffer = this.#buffers.length < 2 ? Buffer.allocUnsafeSlow(PART_BYTES) : (this.#buffers.shift() as Buffer);
+    this.#buffers.push(buffer);
+    let filled = 0;
+    while (filled < wanted) {
+      const { bytesRead } = await this.#file.read(buffer, filled, wanted - filled, null);
+      // The file was truncated.
+      if (bytesRead === 0) break;
+      filled += bytesRead;
+    }
+    this.#remainingBytes = filled < wanted ? 0 : this.#remainingBytes - filled;
+    return buffer.subarray(0, filled);
+  }
+
+  async close(): Promise<void> {
+    await this.#reading?.catch(() => undefined);
+    for (const buffer of this.#buffers.splice(0)) freeBuffer(buffer);
+    await this.#file.close();
+  }
 }

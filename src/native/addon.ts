@@ -1,5 +1,6 @@
 import { errorMessage } from "../base/error-message.ts";
 import { OTHER_RUNTIME } from "../base/js-runtime.ts";
+import type { FrameOpening } from "../connection/frame-socket.ts";
 import { MAX_QUEUED_INPUT_BYTES, MAX_WRITE_ID_CHARS, MAX_WRITE_IDS } from "../exec/backend/input-limits.ts";
 import type { OutputStream, TtyState } from "../exec/exec-process.ts";
 import type { ResourceLimit } from "../local/enforced-limits.ts";
@@ -311,7 +312,14 @@ export class NativeAddon {
     received: Uint8Array,
   ) => void;
   readonly sendText!: (socket: NativeSocket, text: string) => void;
-  readonly sendChunk!: (socket: NativeSocket, head: string, bytes: Uint8Array, tail: string) => void;
+  /** `opening` is the first byte of the frame: FIN and opcode. */
+  readonly sendChunk!: (
+    socket: NativeSocket,
+    head: string,
+    bytes: Uint8Array,
+    tail: string,
+    opening: FrameOpening,
+  ) => void;
   readonly sendBytes!: (socket: NativeSocket, bytes: Uint8Array) => void;
   readonly pauseSocket!: (socket: NativeSocket) => void;
   readonly resumeSocket!: (socket: NativeSocket) => void;

@@ -9,7 +9,7 @@ import {
 } from "../connection/accepted-socket.ts";
 import type { ByteCodec } from "../connection/byte-codec.ts";
 import type { DirectInput } from "../connection/connection.ts";
-import type { FrameSocket, FrameSocketEvents } from "../connection/frame-socket.ts";
+import { FrameOpening, type FrameSocket, type FrameSocketEvents } from "../connection/frame-socket.ts";
 import type { SocketProvider } from "../connection/socket-provider.ts";
 import type { Message } from "../protocol/envelope.ts";
 import {
@@ -34,7 +34,6 @@ export function nativeCodec(native: NativeAddon): ByteCodec {
   return {
     base64Encode: native.base64Encode,
     unmask: native.unmask,
-    releasePages: native.releasePages,
     parseLarge: async (message) => (await import("./large-messages.ts")).parseLargeMessage(native, message),
   };
 }
@@ -142,8 +141,8 @@ class NativeServerSocket implements AcceptedSocket, FrameSocket {
     this.#native.sendText(this.#socket, text);
   }
 
-  sendChunk(head: string, bytes: Uint8Array, tail: string): void {
-    this.#native.sendChunk(this.#socket, head, bytes, tail);
+  sendChunk(head: string, bytes: Uint8Array, tail: string, opening: FrameOpening = FrameOpening.whole): void {
+    this.#native.sendChunk(this.#socket, head, bytes, tail, opening);
   }
 
   sendFrame(frame: Buffer): void {

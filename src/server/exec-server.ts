@@ -421,7 +421,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   ): Promise<ResultOf<M>> {
     const afterResponse: (() => void)[] = [];
     try {
-      return await handler.call(method, params, (task) => afterResponse.push(task));
+      return await handler.call(method, params, { afterResponse: (task) => afterResponse.push(task) });
     } catch (error) {
       if (error instanceof RequestError) throw error;
       const bug = (cause: unknown) =>

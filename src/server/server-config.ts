@@ -181,8 +181,17 @@ export const LISTING_RESPONSE_BYTES = 4 * 1024 * 1024;
 /** Estimated size of a snapshot: head and tail of two streams at their default size. */
 export const SNAPSHOT_RESPONSE_BYTES = 2 * 1024 * 1024;
 
-/** Responses larger than this are encoded and sent in chunks, so that other requests do not wait meanwhile. */
+/** Estimated size of a process list: about 2,000 processes. */
+export const PROCESS_LIST_RESPONSE_BYTES = 1024 * 1024;
+
+/** Output of at most this size is read without a charge. The charge of a pending request includes it. */
+export const UNCHARGED_READ_BYTES = 4096;
+
+/** Files larger than this are read, encoded and sent in parts, so that they never are in memory as a whole. */
 export const CHUNKED_RESPONSE_BYTES = 512 * 1024;
+
+/** Memory of a file that is sent in parts: two parts that were read, and the send queue. */
+export const STREAMED_RESPONSE_BYTES = 1536 * 1024;
 
 /**
  * Maximum bytes of requests that one connection has sent and that have no response yet. Above it, the server stops

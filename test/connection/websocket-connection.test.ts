@@ -3,7 +3,7 @@ import { duplexPair } from "node:stream";
 import { describe, test } from "node:test";
 import { ByteSemaphore } from "../../src/async/byte-semaphore.ts";
 import { type ByteCodec, nodeByteCodec } from "../../src/connection/byte-codec.ts";
-import type { ConnectionEvent } from "../../src/connection/connection.ts";
+import { type ConnectionEvent, toByteSource } from "../../src/connection/connection.ts";
 import { PARSED_ASIDE_BYTES } from "../../src/connection/message-order.ts";
 import { StreamSocket } from "../../src/connection/stream-socket.ts";
 import { type IncomingByteLimits, WebSocketConnection } from "../../src/connection/websocket-connection.ts";
@@ -132,7 +132,7 @@ describe("a peer that does not read", () => {
   test("receives a long message in parts, and later messages after it", async () => {
     const { connection, peer, received } = connect({ stalled: true });
     const bytes = Buffer.alloc(3_000_000, "b");
-    const sent = connection.sendChunked({ head: '{"a":"', bytes, tail: '"}' });
+    const sent = connection.sendChunked({ head: '{"a":"', source: toByteSource(bytes), tail: '"}' });
     connection.send("after");
     await flushEventLoop();
     assert.ok(connection.queuedBytes < 1_500_000, `${connection.queuedBytes} bytes are queued`);
@@ -149,10 +149,18 @@ describe("a peer that does not read", () => {
     assert.deepEqual(received, [`{"a":"${bytes.toString("base64")}"}`, "after"]);
   });
 
+  test("is closed with a reason if the rest of a long message cannot be read", async () => {
+    const { connection, events } = connect();
+    const parts = [Buffer.alloc(300), Promise.reject(new Error("i/o error"))];
+    const source = { next: () => parts.shift() ?? new Uint8Array(0) };
+    await connection.sendChunked({ head: "", source, tail: "" });
+    assert.deepEqual(events, [{ type: "disconnected", reason: "cannot read the rest of a response: i/o error" }]);
+  });
+
   test("has its queue dropped when it disconnects", async () => {
     const { connection, peer } = connect({ stalled: true });
-    const message = { head: "", bytes: Buffer.alloc(3_000_000), tail: "" };
-    const sent = [connection.sendChunked(message), connection.sendChunked(message)];
+    const message = () => ({ head: "", source: toByteSource(Buffer.alloc(3_000_000)), tail: "" });
+    const sent = [connection.sendChunked(message()), connection.sendChunked(message())];
     peer.destroy();
     connection.close();
     await Promise.all(sent);

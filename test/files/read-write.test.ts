@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { lstatSync, readFileSync, statSync, truncateSync } from "node:fs";
-import { test } from "node:test";
-import { MAX_READ_FILE_BYTES, readFile, writeFile } from "../../src/files/read-write.ts";
+import { describe, type TestContext, test } from "node:test";
+import { MAX_READ_FILE_BYTES, openFile, readFile, writeFile } from "../../src/files/read-write.ts";
 import { IS_A_DIRECTORY, LINK_LOOP, NOT_A_DIRECTORY, NOT_FOUND, refusal, Scratch } from "./scratch.ts";
 
 const bytes = (text: string) => Buffer.from(text);
@@ -13,6 +13,41 @@ test("reads the exact bytes of a file and of an empty file", async (t) => {
   scratch.file("empty");
   assert.deepEqual([...(await readFile({ path: scratch.uri("b.bin") })).data], [0xff, 0, 1]);
   assert.equal((await readFile({ path: scratch.uri("empty") })).data.byteLength, 0);
+});
+
+describe("a file that is read in parts", () => {
+  const content = Buffer.from(Array.from({ length: 700_000 }, (_, at) => (at * 7) % 251));
+
+  /** Reads a file in parts and calls `change` after the first part. */
+  async function readParts(t: TestContext, change: (path: string) => void): Promise<Buffer[]> {
+    const scratch = new Scratch(t);
+    scratch.file("large", content);
+    const file = await openFile({ path: scratch.uri("large") });
+    assert.equal(file.size, content.length);
+    const parts: Buffer[] = [];
+    for (let part = await file.next(); part.length > 0; part = await file.next()) {
+      parts.push(Buffer.from(part));
+      if (parts.length === 1) change(scratch.path("large"));
+    }
+    await file.close();
+    return parts;
+  }
+
+  test("has the exact bytes, in parts whose base64 can be concatenated", async (t) => {
+    const parts = await readParts(t, () => undefined);
+    assert.ok(Buffer.concat(parts).equals(content));
+    assert.equal(parts.map((part) => part.toString("base64")).join(""), content.toString("base64"));
+  });
+
+  test("ends where it ends after it was truncated", async (t) => {
+    const parts = await readParts(t, (path) => truncateSync(path, 500_000));
+    assert.ok(Buffer.concat(parts).equals(content.subarray(0, 500_000)));
+  });
+
+  test("ends at its former size although it grew", async (t) => {
+    const parts = await readParts(t, (path) => truncateSync(path, 2_000_000));
+    assert.ok(Buffer.concat(parts).equals(content));
+  });
 });
 
 test("reads files without a size", { skip: noProc() }, async () => {

@@ -13,7 +13,7 @@ const refuse = async () => {
   throw notFound("No such file or directory (os error 2)");
 };
 const noFiles: FileSystem = {
-  readFile: refuse,
+  openFile: refuse,
   writeFile: refuse,
   createDirectory: refuse,
   getMetadata: refuse,

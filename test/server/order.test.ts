@@ -54,6 +54,27 @@ describe("request order", () => {
     for (const { error } of client.messages) assert.equal(error, undefined);
   });
 
+  test("reads of a client that does not read start when their responses fit into its queue", async () => {
+    const { host, client } = await setup();
+    await client.start("p", ["x"]);
+    const { log } = host.process("p");
+    host.process("p").print("x".repeat(1024 * 1024));
+    await flushEventLoop();
+    let reads = 0;
+    const read = log.read.bind(log);
+    log.read = (params) => {
+      reads++;
+      return read(params);
+    };
+    client.pause();
+    const answers = Array.from({ length: 50 }, () => client.request("process/read", { processId: "p" }));
+    await flushEventLoop();
+    assert.ok(reads >= 2 && reads <= 12, `${reads} reads have started`);
+    client.resume();
+    for (const { result } of await Promise.all(answers)) assert.equal(result?.nextSeq, 5);
+    assert.equal(reads, 50);
+  });
+
   test("a blocked write delays later requests for its process only", async () => {
     const { host, client } = await setup();
     await client.start("slow", ["x"]);

@@ -4,6 +4,7 @@ import {
   type ChunkedMessage,
   type Connection,
   type ConnectionEvent,
+  sendAsText,
   toConnectionEvent,
 } from "../../src/connection/connection.ts";
 import { decodeBase64, encodeBase64 } from "../../src/protocol/base64.ts";
@@ -66,8 +67,8 @@ export class SimConnection implements Connection {
     this.send(head + encodeBase64(bytes) + tail);
   }
 
-  async sendChunked({ head, bytes, tail }: ChunkedMessage): Promise<void> {
-    this.sendChunk(head, bytes, tail);
+  sendChunked(message: ChunkedMessage): Promise<void> {
+    return sendAsText(this, message);
   }
 
   get queuedBytes(): number {

@@ -3,6 +3,7 @@ import {
   type ChunkedMessage,
   type Connection,
   type ConnectionEvent,
+  sendAsText,
   toConnectionEvent,
 } from "../../connection/connection.ts";
 import { encodeBase64 } from "../../protocol/base64.ts";
@@ -97,8 +98,8 @@ class BrowserConnection implements Connection {
     this.send(head + encodeBase64(bytes) + tail);
   }
 
-  async sendChunked({ head, bytes, tail }: ChunkedMessage): Promise<void> {
-    this.sendChunk(head, bytes, tail);
+  sendChunked(message: ChunkedMessage): Promise<void> {
+    return sendAsText(this, message);
   }
 
   get queuedBytes(): number {

@@ -179,6 +179,11 @@ export class ChunkStore {
     return this.#ends[index - 1] ?? 0;
   }
 
+  /** Returns the retained bytes after `seq`, including gaps of known size. */
+  retainedBytesAfter(seq: number): number {
+    return this.totalBytes - Math.max(this.#evictedBytes, this.offsetAt(seq));
+  }
+
   /** Returns the bytes evicted after `seq` through `toSeq`, or null if the size is unknown. */
   evictedBytesThrough(seq: number, toSeq: number): number | null {
     if (seq < this.#unknownSizeThroughSeq && this.#unknownSizeThroughSeq <= toSeq) return null;

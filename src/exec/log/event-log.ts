@@ -53,6 +53,15 @@ export interface EventLogOptions {
   isReplica?: boolean | undefined;
 }
 
+export interface ReadWaitOptions {
+  /** An abort ends the wait, without an error. */
+  disconnected?: AbortSignal | undefined;
+  /** Called before a wait. Returns the function that is called after it. */
+  acquireWait?: (() => () => void) | undefined;
+  /** Awaited with the approximate size of the result before it is read. */
+  reserve?: ((bytes: number) => Promise<void>) | undefined;
+}
+
 /**
  * Ordered, bounded log of one process: one sequence from 1 for output, `exited` and `closed`, without holes.
  *
@@ -259,20 +268,14 @@ export class EventLog {
     return this.#clock.monotonic() - this.#startedAtMs;
   }
 
-  /**
-   * Like `read`, but waits up to `waitMs` for a new event. Rejects if the signal in `params` aborts; an abort of
-   * `disconnected` only ends the wait.
-   */
-  async readWaiting(
-    params: ReadParams,
-    disconnected?: AbortSignal,
-    acquireWait: () => () => void = () => () => undefined,
-  ): Promise<ReadResult> {
-    const { afterSeq = 0, waitMs = 0, signal = disconnected } = params;
+  /** Like `read`, but waits up to `waitMs` for a new event. Rejects if the signal in `params` aborts. */
+  async readWaiting(params: ReadParams, options: ReadWaitOptions = {}): Promise<ReadResult> {
+    const { afterSeq = 0, waitMs = 0, maxBytes = Number.POSITIVE_INFINITY, signal = options.disconnected } = params;
     if (waitMs > 0 && !this.#hasNewEvents(afterSeq)) {
-      const release = acquireWait();
+      const release = options.acquireWait?.();
       await this.nextChange({ timeoutMs: waitMs, signal }).finally(release);
     }
+    if (options.reserve) await options.reserve(Math.min(this.#chunks.retainedBytesAfter(afterSeq), maxBytes));
     params.signal?.throwIfAborted();
     return this.read(params);
   }

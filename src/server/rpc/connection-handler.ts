@@ -30,7 +30,7 @@ import type { SessionRegistry, TakeoverPolicy } from "../session/session-registr
 import { type AccessMethodDeps, accessMethods } from "./access-methods.ts";
 import { attachMethods } from "./attach-methods.ts";
 import { ConnectionFiles, lazyFileMethods } from "./file-methods.ts";
-import type { CallContext, Handlers } from "./handler-types.ts";
+import type { CallContext, Caller, Handlers } from "./handler-types.ts";
 import type { Peer } from "./peer.ts";
 import { confined, processMethods, type StartConfinement } from "./process-methods.ts";
 import { discoverRoots } from "./sandboxed-capability-roots.ts";
@@ -165,19 +165,15 @@ export class ConnectionHandler {
   }
 
   /** Calls a method. Rejects with a RequestError if the method is not allowed or its handler rejects the request. */
-  call<M extends MethodName>(
-    method: M,
-    params: ParamsOf<M>,
-    afterResponse: (task: () => void) => void,
-  ): Promise<ResultOf<M>> {
-    const run = () => this.#call(method, params, afterResponse);
+  call<M extends MethodName>(method: M, params: ParamsOf<M>, caller: Caller): Promise<ResultOf<M>> {
+    const run = () => this.#call(method, params, caller);
     return this.#audited ? this.#audited.run(method, params, run) : run();
   }
 
   async #call<M extends MethodName>(
     method: M,
     params: ParamsOf<M>,
-    afterResponse: (task: () => void) => void,
+    { afterResponse, streamFile }: Caller,
   ): Promise<ResultOf<M>> {
     this.#requireReady(methods[method].family);
     const { principal } = this.#deps;
@@ -188,7 +184,20 @@ export class ConnectionHandler {
       afterResponse(await this.#responseBytes.acquire(bytes, disconnected));
       afterResponse(await this.memory.responseBytes.acquire(bytes, disconnected));
     };
-    return this.#methods[method](params, { afterResponse, reserveResponseBytes, disconnected });
+    const chargeResponseBytes = async (bytes: number) => {
+      afterResponse(await this.#responseBytes.acquire(bytes, disconnected));
+      for (const budget of this.memory.budgets) {
+        budget.charge(bytes);
+        afterResponse(() => budget.release(bytes));
+      }
+    };
+    return this.#methods[method](params, {
+      chargeResponseBytes,
+      afterResponse,
+      streamFile,
+      reserveResponseBytes,
+      disconnected,
+    });
   }
 
   /** Handles `initialized`: the client has the response to `initialize`. */

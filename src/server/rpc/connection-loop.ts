@@ -1,6 +1,7 @@
 import { SliceCounter } from "../../async/slices.ts";
 import { freeBuffer, freeCopiedBuffer } from "../../base/free-buffer.ts";
-import type { Connection } from "../../connection/connection.ts";
+import { type Connection, toByteSource } from "../../connection/connection.ts";
+import type { OpenedFile } from "../../files/file-system.ts";
 import { type Message, UNREADABLE_ID } from "../../protocol/envelope.ts";
 import { ErrorCode, ProtocolError, toWireError } from "../../protocol/errors.ts";
 import {
@@ -17,6 +18,7 @@ import type { ServerLog } from "../host-services.ts";
 import type { TracedRequest } from "../observability/tracing.ts";
 import { CHUNKED_RESPONSE_BYTES } from "../server-config.ts";
 import { ConnectionHandler, type ConnectionHandlerDeps } from "./connection-handler.ts";
+import type { Caller } from "./handler-types.ts";
 import { ConnectionPeer } from "./peer.ts";
 import { PendingRequests } from "./pending-requests.ts";
 import { type RoutedRequest, routeMessage } from "./route-message.ts";
@@ -121,18 +123,27 @@ class ConnectionLoop {
     const afterResponse: (() => void)[] = [];
     const isLarge = LARGE_RESPONSE_METHODS.has(method);
     const beganAtMs = metrics ? performance.now() : 0;
+    const streamed: { file?: OpenedFile } = {};
+    const caller: Caller = {
+      afterResponse: (task) => afterResponse.push(task),
+      streamFile: (opened) => {
+        streamed.file = opened;
+      },
+    };
     try {
-      const call = () => this.#handler.call(method, params, (task) => afterResponse.push(task));
+      const call = () => this.#handler.call(method, params, caller);
       const result = await (tracing ? tracing.request(tracedRequest(request), call) : call());
       // Check again right before sending: each large response that is sent may fill the queue for the next one.
       if (isLarge) while (!this.#peer.hasResponseCapacity) await this.#peer.waitForResponseSlot();
       if (this.#isDisconnected) return;
-      const sending = this.#send(request, result);
+      const sending = streamed.file ? this.#sendFile(request, streamed.file) : this.#send(request, result);
       // No other message may precede the tasks after the response, so an immediate send is not awaited.
       if (sending) await sending;
     } catch (error) {
       this.#sendError(request, error);
     } finally {
+      // The read-only file loses nothing if its close fails.
+      if (streamed.file) await streamed.file.close().catch(() => undefined);
       for (const task of afterResponse) task();
       // Free it now: it is written, and garbage collection may take long.
       if (method === "fs/writeBlock") freeCopiedBuffer(params.chunk);
@@ -144,10 +155,15 @@ class ConnectionLoop {
 
   /** Sends a response. Returns a promise only if sending takes more than this tick of the event loop. */
   #send(request: RoutedRequest, result: unknown): Promise<void> | null {
-    const bytes = chunkedBytesOf(result);
-    if (bytes) {
-      const head = readFileHead(request.id);
-      return this.#connection.sendChunked({ head, bytes, tail: CHUNK_TAIL }).then(() => freeBuffer(bytes));
+    const chunked = chunkedMemberOf(result);
+    if (chunked) {
+      const { name, bytes } = chunked;
+      // The member is the last one of the result.
+      const others = this.#encodeResult(request, { ...chunked.result, [name]: NO_BYTES });
+      const head = encodeResponse(request.id, others).slice(0, -CHUNK_TAIL.length);
+      return this.#connection
+        .sendChunked({ head, source: toByteSource(bytes), tail: CHUNK_TAIL })
+        .then(() => freeBuffer(bytes));
     }
     if (request.method === "fs/readBlock") {
       // Built by hand around the bytes, because JSON.stringify of a long string is slow. The handler returned the
@@ -157,10 +173,17 @@ class ConnectionLoop {
       return null;
     }
     if (isLongListing(request, result)) return this.#sendListing(request, result);
-    // The handler returned the result of this method.
-    const encoded = methods[request.method].result.encode(result as never, this.#handler.isExtended);
-    this.#connection.send(encodeResponse(request.id, encoded));
+    this.#connection.send(encodeResponse(request.id, this.#encodeResult(request, result)));
     return null;
+  }
+
+  #encodeResult({ method }: RoutedRequest, result: unknown): unknown {
+    // The handler returned the result of this method.
+    return methods[method].result.encode(result as never, this.#handler.isExtended);
+  }
+
+  #sendFile({ id }: RoutedRequest, source: OpenedFile): Promise<void> {
+    return this.#connection.sendChunked({ head: readFileHead(id), source, tail: CHUNK_TAIL });
   }
 
   /** Encodes a long listing in slices, so that other connections do not wait for all of it. */
@@ -208,12 +231,15 @@ function tracedRequest({ method, params, trace }: RoutedRequest): TracedRequest 
   return { method, trace, processId: "processId" in params ? params.processId : undefined };
 }
 
-/** Returns the bytes of a file response that is large enough to be sent in chunks, otherwise null. */
-function chunkedBytesOf(result: unknown): Uint8Array | null {
-  if (typeof result !== "object" || result === null || !("dataBase64" in result)) return null;
-  const { dataBase64 } = result;
-  return dataBase64 instanceof Uint8Array && dataBase64.length > CHUNKED_RESPONSE_BYTES ? dataBase64 : null;
+/** Returns the member of a file or an HTTP body that is large enough to be sent in parts, otherwise null. */
+function chunkedMemberOf(result: unknown): { result: object; name: string; bytes: Uint8Array } | null {
+  if (typeof result !== "object" || result === null) return null;
+  const name = "dataBase64" in result ? "dataBase64" : "bodyBase64";
+  const bytes: unknown = Reflect.get(result, name);
+  return bytes instanceof Uint8Array && bytes.length > CHUNKED_RESPONSE_BYTES ? { result, name, bytes } : null;
 }
+
+const NO_BYTES = new Uint8Array(0);
 
 /** Methods whose response size depends on the request. Only these wait for a peer that does not read. */
 const LARGE_RESPONSE_METHODS: ReadonlySet<MethodName> = new Set([

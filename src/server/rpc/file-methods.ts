@@ -8,7 +8,7 @@ import { invalidParams, invalidRequest } from "../../protocol/errors.ts";
 import { type MethodName, methods, type ParamsOf, type ResultOf } from "../../protocol/methods.ts";
 import { pathFromUri } from "../../protocol/path-uri.ts";
 import type { SandboxedFileServers, SandboxedFileSystem } from "../host-services.ts";
-import { LISTING_RESPONSE_BYTES } from "../server-config.ts";
+import { CHUNKED_RESPONSE_BYTES, LISTING_RESPONSE_BYTES, STREAMED_RESPONSE_BYTES } from "../server-config.ts";
 import type { ServerResources } from "../server-resources.ts";
 import type { Session } from "../session/session.ts";
 import type { Handler, Handlers } from "./handler-types.ts";
@@ -21,6 +21,11 @@ const MAX_READ_FILE_BYTES = 400_000_000;
 
 /** Maximum concurrent `fs/writeAtomic` calls per connection. More would only wait for Node's file threads. */
 const MAX_CONCURRENT_ATOMIC_WRITES = 16;
+
+/** Maximum concurrent `fs/readFile` calls per connection. Each has an open file; more would only wait to be sent. */
+const MAX_CONCURRENT_READS = 16;
+
+const NO_BYTES = new Uint8Array(0);
 
 const CHANGES: ReadonlySet<FileMethod> = new Set([
   "fs/writeFile",
@@ -81,6 +86,7 @@ export class ConnectionFiles {
   readonly #changes: KeyedQueue<"changes">;
   readonly #blocks = new KeyedQueue<string>();
   readonly #atomicWrites = new ByteSemaphore(MAX_CONCURRENT_ATOMIC_WRITES);
+  readonly #reads = new ByteSemaphore(MAX_CONCURRENT_READS);
   /** Files that are open inside the roots, by handle id. */
   readonly #openInRoots = new Map<string, SandboxedFileSystem>();
   readonly roots: readonly string[] | null;
@@ -99,14 +105,24 @@ export class ConnectionFiles {
   }
 
   readonly methods: Handlers<FileMethod> = {
-    "fs/readFile": async (params, context) => {
-      const { data } = await this.#files.readFile(params, context.reserveResponseBytes);
-      if (data.length > MAX_READ_FILE_BYTES) {
-        throw invalidRequest(
-          `file is too large to read in one response: limit is ${MAX_READ_FILE_BYTES} bytes; read it in blocks with fs/open and fs/readBlock`,
-        );
+    "fs/readFile": async (params, { afterResponse, streamFile, reserveResponseBytes, disconnected }) => {
+      // Until the response is sent, because a streamed file stays open until then.
+      afterResponse(await this.#reads.acquire(1, disconnected));
+      const file = await this.#files.openFile(params);
+      if (streamFile && file.size > CHUNKED_RESPONSE_BYTES) {
+        streamFile(file);
+        requireOneResponse(file.size);
+        await reserveResponseBytes(STREAMED_RESPONSE_BYTES);
+        return { dataBase64: NO_BYTES };
       }
-      return { dataBase64: data };
+      try {
+        await reserveResponseBytes(file.size);
+        const dataBase64 = await file.readAll();
+        requireOneResponse(dataBase64.length);
+        return { dataBase64 };
+      } finally {
+        await file.close();
+      }
     },
     "fs/writeFile": async ({ dataBase64, ...params }) => {
       const data = decodeFileData(dataBase64);
@@ -207,6 +223,13 @@ export class ConnectionFiles {
     await this.#changes.run("changes", task);
     return {};
   }
+}
+
+function requireOneResponse(bytes: number): void {
+  if (bytes <= MAX_READ_FILE_BYTES) return;
+  throw invalidRequest(
+    `file is too large to read in one response: limit is ${MAX_READ_FILE_BYTES} bytes; read it in blocks with fs/open and fs/readBlock`,
+  );
 }
 
 function decodeFileData(dataBase64: Base64Text): Uint8Array {

@@ -6,7 +6,7 @@ import { invalidParams, invalidRequest } from "../../protocol/errors.ts";
 import type { MethodName } from "../../protocol/methods.ts";
 import { cwdFromUri } from "../../protocol/path-uri.ts";
 import type { WireStartParams } from "../../protocol/process-schemas.ts";
-import { type ServerConfig, SNAPSHOT_RESPONSE_BYTES } from "../server-config.ts";
+import { PROCESS_LIST_RESPONSE_BYTES, type ServerConfig, SNAPSHOT_RESPONSE_BYTES } from "../server-config.ts";
 import type { Session } from "../session/session.ts";
 import type { AttachMethod } from "./attach-methods.ts";
 import type { Handlers } from "./handler-types.ts";
@@ -105,7 +105,8 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
       return { ...(await process.snapshot()), handle: shared.handle, lifetime: shared.lifetime };
     },
 
-    "process/list": async ({ allSessions, usage }) => {
+    "process/list": async ({ allSessions, usage }, { chargeResponseBytes }) => {
+      await chargeResponseBytes(PROCESS_LIST_RESPONSE_BYTES);
       // Sampled first: the listings then describe the moment of the response.
       const usageByPid = usage ? await sampleUsage() : undefined;
       const own = () =>

@@ -5,7 +5,7 @@ import { invalidRequest } from "../../protocol/errors.ts";
 import { type Extension, isNotified } from "../../protocol/methods.ts";
 import type { CallContext } from "../rpc/handler-types.ts";
 import type { Peer } from "../rpc/peer.ts";
-import { RESUME_SEND_ALLOWANCE, RESUME_SETTLE_MS } from "../server-config.ts";
+import { RESUME_SEND_ALLOWANCE, RESUME_SETTLE_MS, UNCHARGED_READ_BYTES } from "../server-config.ts";
 import { OutputPin, type OutputPinOptions } from "./output-pin.ts";
 import { ProcessPump, type Pump, type SendAllowance } from "./process-pump.ts";
 import type { AttachRole, Driver, Owner, SharedProcess } from "./shared-process.ts";
@@ -212,10 +212,14 @@ export class SessionProcess implements Owner, Driver {
   /** Reads events. Calls `acquireWait` if there are none yet. */
   async read(
     params: ReadParams,
-    { disconnected, afterResponse }: CallContext,
+    { disconnected, afterResponse, chargeResponseBytes }: CallContext,
     acquireWait?: () => () => void,
   ): Promise<ReadResult> {
-    const result = await this.process.log.readWaiting(params, disconnected, acquireWait);
+    const reserve = async (bytes: number) => {
+      // The charge of a pending request includes short results.
+      if (bytes > UNCHARGED_READ_BYTES) await chargeResponseBytes(bytes);
+    };
+    const result = await this.process.log.readWaiting(params, { disconnected, acquireWait, reserve });
     // After the response, so that new output does not overtake the missed output.
     afterResponse(() => {
       if (this.#pin.onRead(params.afterSeq ?? 0, result.nextSeq - 1)) this.#releaseAfterDelay();

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { writeFileSync } from "node:fs";
+import { truncateSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
@@ -25,6 +25,8 @@ async function ready(server: ServeChild): Promise<WireClient> {
   return client;
 }
 
+const rawText = (text: string) => rawFrame({ opcode: 1, payload: Buffer.from(text), mask: 0 });
+
 function ask(client: WireClient, firstId: number, count: number, method: string, params: unknown): void {
   for (let id = firstId; id < firstId + count; id++) client.raw(JSON.stringify({ id, method, params }));
 }
@@ -44,6 +46,55 @@ describe("responses that the client does not read", { skip: NO_ADDON, timeout: 6
     client.resume();
     const { result } = await client.answer(10_249);
     assert.equal(Buffer.from(String(result?.chunk), "base64").length, MIB);
+  });
+
+  test("files of 380 MiB are never in memory as a whole, and other clients are served meanwhile", async () => {
+    using scratch = scratchDirectory();
+    const large = join(scratch.path, "large");
+    writeFileSync(large, "");
+    truncateSync(large, 380 * MIB);
+    await using server = await serve();
+    const { port } = new URL(server.url);
+    await using client = await ready(server);
+    await client.call("fs/getMetadata", { path: `file://${large}` });
+    const before = residentBytes(server.serverPid());
+    using stack = new DisposableStack();
+    const readers = Array.from({ length: 4 }, async () => {
+      const reader = stack.adopt(await server.connect(), (peer) => peer.cut());
+      await reader.handshake();
+      reader.pause();
+      ask(reader, 10_000, 3, "fs/readFile", { path: `file://${large}` });
+    });
+    await Promise.all(readers);
+    const peer = stack.adopt(await RawWebSocket.open(Number(port)), ({ socket }) => socket.destroy());
+    let receivedBytes = 0;
+    peer.socket.removeAllListeners("data").on("data", (bytes: Buffer) => {
+      receivedBytes += bytes.length;
+    });
+    peer.send(rawText(JSON.stringify({ id: 1, method: "initialize", params: { clientName: "reader" } })));
+    peer.send(rawText(JSON.stringify({ method: "initialized", params: {} })));
+    peer.send(rawText(JSON.stringify({ id: 2, method: "fs/readFile", params: { path: `file://${large}` } })));
+    await until("the whole file", () => receivedBytes > ((380 * MIB) / 3) * 4);
+    const grown = (await settledPeak(server.serverPid())) - before;
+    assert.ok(grown < 32 * MIB, `it grew by ${Math.round(grown / MIB)} MiB`);
+    assert.equal((await client.call("environment/status")).status, "ready");
+  });
+
+  test("a file that is truncated while the client reads it ends where it ends", async () => {
+    using scratch = scratchDirectory();
+    const large = join(scratch.path, "large");
+    writeFileSync(large, "");
+    truncateSync(large, 100 * MIB);
+    await using server = await serve();
+    await using client = await ready(server);
+    client.pause();
+    ask(client, 10_000, 1, "fs/readFile", { path: `file://${large}` });
+    await settledPeak(server.serverPid());
+    truncateSync(large, 20 * MIB);
+    client.resume();
+    const { result } = await client.answer(10_000);
+    assert.equal(Buffer.from(String(result?.dataBase64), "base64").length, 20 * MIB);
+    assert.equal((await client.call("environment/status")).status, "ready");
   });
 
   test("120 snapshots of 2 MiB are not all in memory, and all arrive once the client reads", async () => {

@@ -210,7 +210,7 @@ describe("EventLog", () => {
     const reading = log.readWaiting({ waitMs: 60_000, signal: controller.signal });
     controller.abort(reason);
     await assert.rejects(reading, reason);
-    assert.equal((await log.readWaiting({ waitMs: 60_000 }, AbortSignal.abort(reason))).nextSeq, 1);
+    assert.equal((await log.readWaiting({ waitMs: 60_000 }, { disconnected: AbortSignal.abort(reason) })).nextSeq, 1);
   });
 
   test("has smaller snapshots with a smaller retention, unless their limits are given", () => {

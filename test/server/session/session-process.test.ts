@@ -7,6 +7,7 @@ import { type FakeClient, fakeClient, fakeSessions } from "../../support/servers
 const CONTEXT = {
   afterResponse: (task: () => void) => task(),
   reserveResponseBytes: async () => undefined,
+  chargeResponseBytes: async () => undefined,
   disconnected: new AbortController().signal,
 };
 

@@ -1,5 +1,5 @@
 import type { ChunkedMessage, Connection, ConnectionEvent } from "../../../src/connection/connection.ts";
-import { toConnectionEvent } from "../../../src/connection/connection.ts";
+import { sendAsText, toConnectionEvent } from "../../../src/connection/connection.ts";
 import { encodeBase64 } from "../../../src/protocol/base64.ts";
 
 /** Creates two connected in-memory connections. They exchange JSON text, which arrives on a later microtask. */
@@ -43,8 +43,8 @@ class MemoryConnection implements Connection {
     this.send(head + encodeBase64(bytes) + tail);
   }
 
-  async sendChunked({ head, bytes, tail }: ChunkedMessage): Promise<void> {
-    this.sendChunk(head, bytes, tail);
+  sendChunked(message: ChunkedMessage): Promise<void> {
+    return sendAsText(this, message);
   }
 
   get queuedBytes(): number {
