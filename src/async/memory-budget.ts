@@ -23,9 +23,8 @@ export class MemoryBudget {
   readonly #reclaimers: { order: ReclaimOrder; reclaim: Reclaimer }[] = [];
   readonly #waiting = new Map<() => void, number>();
   readonly #onFull = new Set<() => void>();
-  /** Bytes that may still be charged before `#onGrowth` is called. */
-  #growthBytes = Number.POSITIVE_INFINITY;
-  #onGrowth: (() => void) | null = null;
+  /** Listeners of `afterGrowth`, with the bytes that may still be charged before the call. */
+  readonly #onGrowth = new Map<() => void, number>();
   /** Bytes that may still be released before `#onRelease` is called. */
   #releaseBytes = Number.POSITIVE_INFINITY;
   #onRelease: (() => void) | null = null;
@@ -101,10 +100,12 @@ export class MemoryBudget {
     if (this.#waiting.size > 0) this.#wake();
   }
 
-  /** Calls `listener` once, after `bytes` more bytes have been charged or noted. */
+  /**
+   * Calls `listener` once, after `bytes` more bytes have been charged or noted. A second call with the same listener
+   * replaces the first.
+   */
   afterGrowth(bytes: number, listener: () => void): void {
-    this.#growthBytes = bytes;
-    this.#onGrowth = listener;
+    this.#onGrowth.set(listener, bytes);
   }
 
   /** Calls `listener` once, after `bytes` more bytes have been released. */
@@ -115,10 +116,11 @@ export class MemoryBudget {
 
   /** Counts bytes that are not charged, such as the memory of a new process, toward `afterGrowth`. */
   noteGrowth(bytes: number): void {
-    this.#growthBytes -= bytes;
-    if (this.#growthBytes > 0) return;
-    this.#growthBytes = Number.POSITIVE_INFINITY;
-    this.#onGrowth?.();
+    // A copy, because a listener waits for further growth.
+    for (const [listener, left] of [...this.#onGrowth]) {
+      if (left > bytes) this.#onGrowth.set(listener, left - bytes);
+      else if (this.#onGrowth.delete(listener)) listener();
+    }
   }
 
   /** Calls `listener` when `isFull` changes. Returns a function that unsubscribes. */

@@ -44,6 +44,8 @@ export class MemoryMonitor {
   #isLowered = false;
   #collectedAtMs = Number.NEGATIVE_INFINITY;
 
+  readonly #onGrowth = () => this.check();
+
   constructor(options: MemoryMonitorOptions) {
     this.#options = options;
     this.check();
@@ -60,7 +62,7 @@ export class MemoryMonitor {
       used = limit.usedBytes();
     } else if (this.#isLowered && used < limit.bytes * LOW_SHARE) this.#raiseBy(limit.bytes * LOW_SHARE - used);
     this.#setLowered(budget.isLowered);
-    budget.afterGrowth(Math.max(MIN_GROWTH_BYTES, (highBytes - used) / 4), () => this.check());
+    budget.afterGrowth(Math.max(MIN_GROWTH_BYTES, (highBytes - used) / 4), this.#onGrowth);
     if (this.#isLowered)
       this.#timer = this.#options.clock.after(CHECK_INTERVAL_MS, () => this.check(), { keepAlive: false });
   }
