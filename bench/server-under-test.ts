@@ -117,6 +117,11 @@ export class ServerUnderTest {
     return sum(this.#pids.map((pid) => (statField(pid, 24) * PAGE_BYTES) / MIB));
   }
 
+  /** Returns the process with the most memory: the server without its watchdog. */
+  get largestPid(): number {
+    return this.#pids.reduce((a, b) => (statField(b, 24) > statField(a, 24) ? b : a));
+  }
+
   async stop(): Promise<void> {
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
     const exited = new Promise((resolve) => this.#child.once("exit", resolve));

@@ -8,6 +8,7 @@ import { Worker } from "node:worker_threads";
 import { type ServerKind, ServerUnderTest } from "../server-under-test.ts";
 import { type Attack, attacks } from "./attacks.ts";
 import { Bystander } from "./bystander.ts";
+import { describeMemory } from "./memory-profile.ts";
 
 const MIB = 1024 * 1024;
 const BUDGET_MIB = 512;
@@ -41,7 +42,7 @@ export interface MixResult {
 
 export async function runMix(options: MixOptions): Promise<MixResult> {
   const { kind, scratch, seconds, inTurn } = options;
-  const budget = kind.name === "ours" ? ["--memory-budget-bytes", String(BUDGET_MIB * MIB)] : [];
+  const budget = kind.name === "ours" ? ["--memory-budget-bytes", String(BUDGET_MIB * MIB), "--metrics"] : [];
   const server = await ServerUnderTest.start({ ...kind, command: [...kind.command, ...budget] });
   const bystander = await Bystander.connect(server.url);
   await bystander.initialized;
@@ -53,6 +54,7 @@ export async function runMix(options: MixOptions): Promise<MixResult> {
     if (peakMib <= reportedMib + REPORT_STEP_MIB) return;
     reportedMib = peakMib;
     console.error(`${kind.name}: ${Math.round(peakMib)} MiB during ${[...running].join(", ")}`);
+    if (kind.name === "ours") void describeMemory(server).then(console.error, () => undefined);
   }, SAMPLE_INTERVAL_MS);
   const run = async (attack: Attack) => {
     count++;
