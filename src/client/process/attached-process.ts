@@ -41,6 +41,7 @@ export class AttachedProcess extends RemoteProcess {
   #changes = 0;
   #info: Infer<typeof attachResult> | null = null;
   #driver: "attached" | "none" = "none";
+  #detaching: Promise<void> | null = null;
 
   /** @internal */
   constructor(handle: string, processId: string, deps: RemoteProcessDeps) {
@@ -103,7 +104,14 @@ export class AttachedProcess extends RemoteProcess {
   }
 
   /** Ends the attachment; the process continues to run. */
-  override async detach(): Promise<void> {
+  override detach(): Promise<void> {
+    this.#detaching ??= this.#detach().finally(() => {
+      this.#detaching = null;
+    });
+    return this.#detaching;
+  }
+
+  async #detach(): Promise<void> {
     try {
       if (!this.follower.isClosed) await this.#session.call("process/detach", { processId: this.processId });
     } catch (error) {
@@ -158,6 +166,11 @@ export class AttachedProcess extends RemoteProcess {
         if (role === "viewer" || previousRole === "viewer") return;
       }
     });
+  }
+
+  /** The detachment in progress, or null. It would end a new attachment under the same id. @internal */
+  get detaching(): Promise<void> | null {
+    return this.#detaching;
   }
 
   /** @internal */

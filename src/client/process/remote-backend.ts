@@ -167,6 +167,9 @@ export class RemoteBackend implements ExecBackend {
   async #attachTo(session: ReconnectingSession, handle: string, options: AttachOptions): Promise<AttachedProcess> {
     const { role = "viewer", processId = handle, size, screen } = options;
     if (!session.server.grantedExtensions.has("attach")) throw unsupportedMethodError("process/attach");
+    const found = this.#processes.get(processId);
+    // The caller of `detach` gets its error.
+    if (found instanceof AttachedProcess) await found.detaching?.catch(() => undefined);
     const known = this.#processes.get(processId);
     if (known instanceof AttachedProcess && known.handle === handle) {
       await known.attachAs(role, { size });

@@ -94,6 +94,16 @@ describe("AttachedProcess", () => {
     await client.close();
   });
 
+  test("attaches again after a detachment that is in progress", async () => {
+    const { client, server, process } = await attachOne();
+    const [detached, again] = await Promise.all([process.detach(), client.attach("h", { processId: "p" })]);
+    assert.equal(detached, undefined);
+    assert.notEqual(again, process);
+    assert.deepEqual([process.log.failure === null, again.log.failure], [false, null]);
+    assert.deepEqual([server.calls("process/attach").length, server.calls("process/detach").length], [2, 1]);
+    await client.close();
+  });
+
   test("frees its id if the server rejects the attachment", async () => {
     const { client, server } = await connectScripted({}, attachServer());
     const { "process/attach": attach } = server.answers;
