@@ -118,10 +118,11 @@ describe("network questions in the console", { timeout: 600_000 }, () => {
     await page.keyboard.press("Tab");
     await page.keyboard.press("Enter");
     await until("the first response", async () => /hello \/first/.test(await screenText(page)));
-    assert.equal(elsewhere.prompts[0]?.signal?.aborted, true);
+    await until("the end of the prompt elsewhere", () => elsewhere.prompts[0]?.signal?.aborted === true);
     // The answer covers the process: the next question is about another host.
     await card.getByRole("heading", { name: `localhost:${port}` }).waitFor();
     assert.match(await screenText(page), /hello \/again/);
+    await until("the second prompt elsewhere", () => elsewhere.prompts.length === 2);
     assert.deepEqual(
       elsewhere.prompts.map(({ host }) => host),
       ["127.0.0.1", "localhost"],
@@ -135,7 +136,7 @@ describe("network questions in the console", { timeout: 600_000 }, () => {
     await until("the denial", async () => /status 403/.test(await screenText(page)));
     await card.waitFor({ state: "detached" });
     await link.waitFor({ state: "detached" });
-    assert.equal(elsewhere.prompts[2]?.signal?.aborted, true);
+    await until("the end of the last prompt elsewhere", () => elsewhere.prompts[2]?.signal?.aborted === true);
     assert.deepEqual(problems, []);
 
     const lines = readFileSync(auditFile, "utf8")

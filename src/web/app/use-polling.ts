@@ -9,8 +9,13 @@ export function usePolling(poll: (signal: AbortSignal) => Promise<void>, interva
   useEffect(() => {
     const unmounted = new AbortController();
     let timer: ReturnType<typeof setTimeout> | undefined;
+    let isPolling = false;
     const next = async () => {
+      // A page that becomes visible during a poll must not start a second series of polls.
+      if (isPolling) return;
+      isPolling = true;
       if (!document.hidden) await poll(unmounted.signal);
+      isPolling = false;
       if (!unmounted.signal.aborted) timer = setTimeout(() => void next(), intervalMs);
     };
     // Refresh at once when the page becomes visible again.
