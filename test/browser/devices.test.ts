@@ -75,7 +75,18 @@ describe("devices", () => {
     await page.goto(`${new URL(page.url()).origin}/#/devices`);
     await page.getByRole("button", { name: "Add a device" }).click();
     await page.getByRole("img", { name: "QR code of the link" }).waitFor();
+    // Without https, the browser offers this page no clipboard API.
+    assert.equal(await page.evaluate("isSecureContext"), false);
+    const link = await page.getByLabel("Login link").inputValue();
+    await page.getByRole("button", { name: "Copy" }).click();
+    await page.getByRole("button", { name: "Copied" }).waitFor();
     await page.screenshot({ path: "test-results/add-device.png" });
+    await page.getByRole("button", { name: "Close" }).click();
+    await page.goto(`${new URL(page.url()).origin}/#/processes`);
+    const filter = page.getByLabel("Filter processes");
+    await filter.focus();
+    await page.keyboard.press("Control+V");
+    assert.equal(await filter.inputValue(), link);
   });
 
   test("browsers have short names", () => {

@@ -1,7 +1,8 @@
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { userMessage } from "../../base/error-message.ts";
 import { isLoopbackHost } from "../../forward/forward-rules.ts";
 import { newDeviceLink } from "../app/sign-in.ts";
+import { CopyField } from "../components/copy-field.tsx";
 import { QrCode } from "./qr-code.tsx";
 
 type LinkState = { type: "loading" } | { type: "link"; url: string; until: Date } | { type: "refused"; reason: string };
@@ -9,20 +10,16 @@ type LinkState = { type: "loading" } | { type: "link"; url: string; until: Date 
 /** Dialog with a one-time login link for another browser, and its QR code if another device can reach this address. */
 export function AddDevice({ onClose }: { onClose: () => void }) {
   const [link, setLink] = useState<LinkState>({ type: "loading" });
-  const [isCopied, setCopied] = useState(false);
   const dialog = useRef<HTMLDialogElement>(null);
   const titleId = useId();
-  useEffect(() => {
+  // A layout effect, as in `ConfirmDialog`.
+  useLayoutEffect(() => {
     dialog.current?.showModal();
     newDeviceLink().then(
       ({ url, validMs }) => setLink({ type: "link", url, until: new Date(Date.now() + validMs) }),
       (error: unknown) => setLink({ type: "refused", reason: userMessage(error) }),
     );
   }, []);
-  const copy = async (url: string) => {
-    await navigator.clipboard.writeText(url);
-    setCopied(true);
-  };
   const isLocal = isLoopbackHost(location.hostname.replace(/^\[|\]$/g, ""));
   return (
     <dialog ref={dialog} class="add-device" aria-labelledby={titleId} onClose={onClose}>
@@ -47,12 +44,7 @@ export function AddDevice({ onClose }: { onClose: () => void }) {
             ) : (
               <QrCode text={link.url} label="QR code of the link" />
             )}
-            <input
-              readOnly
-              aria-label="Login link"
-              value={link.url}
-              onFocus={(event) => event.currentTarget.select()}
-            />
+            <CopyField label="Login link" text={link.url} isPrimary />
           </>
         )}
       </div>
@@ -60,11 +52,6 @@ export function AddDevice({ onClose }: { onClose: () => void }) {
         <button type="button" onClick={() => dialog.current?.close()}>
           Close
         </button>
-        {link.type === "link" && (
-          <button type="button" class="primary" onClick={() => void copy(link.url)}>
-            {isCopied ? "Copied" : "Copy link"}
-          </button>
-        )}
       </div>
     </dialog>
   );

@@ -4,6 +4,7 @@ import type { AttachRole, ExecServerClient, ShareEntry } from "../../client/brow
 import { formatAge } from "../app/format.ts";
 import { handleSubmit } from "../app/handle-submit.ts";
 import { usePolled } from "../app/use-polling.ts";
+import { CopyField } from "../components/copy-field.tsx";
 import { shareUrl } from "./share-link.ts";
 
 const HOUR_MS = 3600_000;
@@ -94,7 +95,13 @@ export function SharePanel({
           {created.reason}
         </p>
       )}
-      {created.type === "link" && <NewLink key={created.url} url={created.url} />}
+      {created.type === "link" && (
+        <CopyField
+          key={created.url}
+          label="Every holder of this link can use it. It is shown only once."
+          text={created.url}
+        />
+      )}
       <h3>Live links</h3>
       {problem !== null && (
         <p role="alert" class="alert">
@@ -110,28 +117,6 @@ export function SharePanel({
         </ul>
       )}
     </>
-  );
-}
-
-function NewLink({ url }: { url: string }) {
-  const [isCopied, setCopied] = useState(false);
-  const copy = async () => {
-    await navigator.clipboard.writeText(url);
-    setCopied(true);
-  };
-  return (
-    <div class="new-link">
-      <label>
-        Every holder of this link can use it. It is shown only once.
-        <input readOnly value={url} onFocus={(event) => event.currentTarget.select()} />
-      </label>
-      {/* Without a secure connection, browsers offer no clipboard. */}
-      {isSecureContext && (
-        <button type="button" onClick={() => void copy().catch(() => setCopied(false))}>
-          {isCopied ? "Copied" : "Copy"}
-        </button>
-      )}
-    </div>
   );
 }
 
