@@ -64,8 +64,12 @@ describe("the web console", { timeout: 600_000 }, () => {
     await page.setViewportSize({ width: 800, height: 500 });
     await page.locator(".xterm-helper-textarea").focus();
     await until("the terminal is smaller", async () => {
-      await page.keyboard.type("clear; stty size\n");
+      // Each command is typed once the output of the last one is shown.
+      await page.keyboard.type("clear; stty size; echo ''done\n");
+      await until("its output", async () => /^done$/m.test(await screenText(page)));
       const found = /^(\d+ \d+)$/m.exec(await screenText(page))?.[1];
+      await page.keyboard.type("clear\n");
+      await until("a clear screen", async () => !/^done$/m.test(await screenText(page)));
       return found !== undefined && found !== sizeBefore;
     });
     await page.keyboard.type("clear; echo be''fore\n");
@@ -300,19 +304,22 @@ describe("the web console", { timeout: 600_000 }, () => {
     await page.getByRole("link", { name: String(flood.handle) }).click();
     await until("the end of the output", async () => /needle in it/.test(await screenText(page)));
     const [file] = await Promise.all([page.waitForEvent("download"), selectAction(page, "Download screen")]);
+    await page.getByRole("button", { name: "Find", exact: true }).click();
     const find = page.getByLabel("Find in the output");
     await find.fill("needle in");
     await find.press("Enter");
     assert.equal(await find.getAttribute("aria-invalid"), "false");
     await find.fill("no such text");
     await find.press("Enter");
-    await until("it is not found", async () => (await find.getAttribute("aria-invalid")) === "true");
+    await page.getByText("no match").waitFor();
+    assert.equal(await find.getAttribute("aria-invalid"), "true");
     assert.ok(readFileSync(await file.path(), "utf8").length > 0);
     // The process printed more than the server retains before this page attached.
     const late = await opened.browser.newPage();
     await late.goto(page.url());
     await until("the end of the output on the second page", async () => /needle in it/.test(await screenText(late)));
     await selectAction(late, "Load earlier output");
+    await late.getByRole("button", { name: "Find", exact: true }).click();
     const search = late.getByLabel("Find in the output");
     await search.fill("no longer retained");
     await until("the notice of the gap", async () => {

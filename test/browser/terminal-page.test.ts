@@ -95,14 +95,137 @@ describe("the page of a process", { timeout: 600_000 }, () => {
     await viewer.keyboard.type("mine\n");
     await shows(page, /^mine\nmine$/m);
     assert.doesNotMatch(await screenText(page), /x/, "the key of the viewer was not sent");
+    const second = await opened.browser.newPage();
+    await goTo(second, handle);
+    await shows(second, /^mine\nmine$/m);
     await viewer.close();
-    await page.getByText("The driver left. Take over?").waitFor();
+    for (const left of [page, second]) await left.getByText("The driver left. Take over?").waitFor();
     await page.bringToFront();
     await page.locator(".xterm-helper-textarea").focus();
     await page.keyboard.press("Enter");
     await button(page, "Hand back").waitFor();
+    // A new driver ends the question of the other viewers.
+    await second.getByText("The driver left. Take over?").waitFor({ state: "detached" });
+    await second.close();
     await page.keyboard.type("back\n");
     await shows(page, /^back\nback$/m);
+  });
+
+  test("asks a viewer who types without a click first, and not for reports of focus and mouse", async () => {
+    const handle = await start("printf '\\033[?1003h\\033[?1004h\\033[?1006hready\\n'; exec cat");
+    await page.goto(new URL("#/processes", page.url()).href);
+    await page.getByRole("link", { name: handle }).click();
+    await shows(page, /^ready$/m);
+    const question = page.getByText("You are watching. Take over?");
+    const terminal = page.locator(".xterm-screen");
+    await until("the focus", () => page.evaluate("document.activeElement.matches('.xterm-helper-textarea')"));
+    await terminal.hover({ position: { x: 50, y: 50 } });
+    await terminal.click({ position: { x: 80, y: 80 } });
+    await page.getByRole("heading", { level: 1 }).click();
+    await page.locator(".xterm-helper-textarea").focus();
+    assert.equal(await question.count(), 0);
+    await page.keyboard.type("x");
+    await question.waitFor();
+    // The focus stays in the terminal after the answer, so that the next key asks again.
+    await button(page, "Keep watching").click();
+    await question.waitFor({ state: "detached" });
+    await page.keyboard.type("y");
+    await question.waitFor();
+    await page.keyboard.press("Enter");
+    await button(page, "Hand back").waitFor();
+    // The program receives the reports of its driver.
+    await terminal.hover({ position: { x: 90, y: 90 } });
+    await shows(page, /\^\[\[<\d+;\d+;\d+/);
+    await endProcess(page, "Kill now");
+    await page.locator(".badge", { hasText: "killed" }).waitFor();
+  });
+
+  test("shows the state of the process, also if the server loses track of it", async () => {
+    const badge = (text: RegExp, on = page) => on.locator(".bar > .badge", { hasText: text }).waitFor();
+    const handle = await startOnPage(
+      page,
+      "stty raw; head -c 1 > /dev/null; stty sane -echo; read -r _; stty echo; exec cat",
+    );
+    await badge(/^waiting for input$/);
+    await page.keyboard.type("x");
+    await badge(/^waiting for a password$/);
+    await page.keyboard.type("secret\n");
+    await badge(/^running$/);
+    assert.match(await page.title(), / · procwire$/);
+
+    // The test sends the notification in place of the server, because no process here fails like that.
+    const other = await opened.browser.newPage();
+    let toPage = (_message: string): void => assert.fail("the page has no connection");
+    await other.routeWebSocket(/^ws:/, (socket) => {
+      const upstream = socket.connectToServer();
+      toPage = (message) => socket.send(message);
+      upstream.onMessage((message) => socket.send(message));
+    });
+    await goTo(other, handle);
+    await badge(/^running$/, other);
+    const params = { processId: handle, message: "its pidfd is gone" };
+    toPage(JSON.stringify({ jsonrpc: "2.0", method: "process/failed", params }));
+    await badge(/^failed \(the server lost track of the process\)$/, other);
+    assert.equal(await button(other, "Take over").count(), 0);
+    await other.close();
+    await endProcess(page, "Kill now");
+    await badge(/^killed/);
+  });
+
+  test("moves nothing for users who prefer reduced motion", async () => {
+    const animated = () =>
+      page.evaluate<number>("document.getAnimations().filter((it) => it.playState === 'running').length");
+    for (const reducedMotion of ["no-preference", "reduce"] as const) {
+      await page.emulateMedia({ reducedMotion });
+      await page.reload();
+      await startOnPage(page, "exec cat");
+      await page.locator(".bar > .badge", { hasText: "running" }).waitFor();
+      if (reducedMotion === "reduce") assert.equal(await animated(), 0);
+      else await until("the pulse of the badge", async () => (await animated()) > 0);
+      await endProcess(page, "Kill now");
+      await page.locator(".badge", { hasText: "killed" }).waitFor();
+    }
+    await page.emulateMedia({ reducedMotion: null });
+  });
+
+  test("returns the focus to the control that opened a dialog, a drawer, the menu or the search", async () => {
+    await startOnPage(page, "exec cat");
+    const focused = (): Promise<string> =>
+      page.evaluate("document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent");
+    // Escape follows the click at once, as from a quick user.
+    for (const name of ["Kill", "Share", "Input history", "Process tree", "More actions"]) {
+      await button(page, name).focus();
+      await page.keyboard.press("Enter");
+      await page.keyboard.press("Escape");
+      await page.getByRole("dialog").or(page.getByRole("menu")).waitFor({ state: "detached" });
+      assert.equal(await focused(), name);
+    }
+    await button(page, "Find").click();
+    await page.keyboard.type("nothing like it");
+    await page.keyboard.press("Enter");
+    await page.getByText("no match").waitFor();
+    await assertNoAxeFaults(page, "the search");
+    await page.keyboard.press("Escape");
+    assert.equal(await focused(), "Terminal input");
+    await endProcess(page, "Kill now");
+    await page.locator(".badge", { hasText: "killed" }).waitFor();
+  });
+
+  test("follows a process again whose page was left a moment before", async () => {
+    const handle = await startOnPage(page, "exec cat");
+    const driven = new URL(`#/process/${handle}`, page.url()).hash;
+    await page.keyboard.type("before\n");
+    await shows(page, /^before\nbefore$/m);
+    for (let times = 1; times <= 3; times++) {
+      // Both in one task: the page attaches while its detachment is on the way.
+      await page.evaluate(`location.hash = "#/server"; setTimeout(() => (location.hash = "${driven}"))`);
+      await page.getByRole("heading", { name: "exec cat" }).waitFor();
+      await button(page, "Hand back").waitFor();
+      await page.keyboard.type(`again ${times}\n`);
+      await shows(page, new RegExp(`^again ${times}\nagain ${times}$`, "m"));
+    }
+    await endProcess(page, "Kill now");
+    await page.locator(".badge", { hasText: "killed" }).waitFor();
   });
 
   test("draws the screen first, and earlier output on demand", async () => {
@@ -110,6 +233,7 @@ describe("the page of a process", { timeout: 600_000 }, () => {
     const handle = await start(`${lines}; printf '\\033[3;5Hhere'; exec cat`);
     await goTo(page, handle);
     await shows(page, /^line 478\nlinehere\nline 480$/m);
+    await button(page, "Find").click();
     const find = page.getByLabel("Find in the output");
     const finds = async (text: string) => {
       await find.fill(text);
@@ -220,9 +344,12 @@ describe("the page of a process", { timeout: 600_000 }, () => {
     await other.getByText("you are the driver").waitFor();
     await other.keyboard.type("\n");
     await shows(other, /^answer 1$/m);
+    const box = () => other.locator(".frame > .terminal").boundingBox();
+    const before = await box();
     proxy.isClosed = true;
     proxy.cut();
     await other.getByText("Connection lost. Reconnecting…").waitFor();
+    assert.deepEqual(await box(), before, "the banner covers the terminal and does not resize it");
     await using client = await NodeExecServerClient.connectWebSocket({ url: server.url });
     await client.attach(handle, { role: "driver" }).then(async (driver) => {
       await driver.write(Buffer.from("\n"));
@@ -247,8 +374,15 @@ describe("the page of a process", { timeout: 600_000 }, () => {
       assert.ok(frame && frame.y < 110, `the terminal starts at ${frame?.y} px`);
       await keepScreenshot(page, `process-${size.width}`);
     }
-    // The drawer of a phone shows whole tables.
+    // The keys of a phone are one row that scrolls.
     await page.setViewportSize(SIZES[2]);
+    const keys = page.getByRole("toolbar", { name: "Keys" });
+    await keys.waitFor();
+    assert.ok(await keys.evaluate((it) => it.scrollWidth > it.clientWidth && it.clientHeight < 48), "one row of keys");
+    await keys.getByRole("button", { name: "→" }).scrollIntoViewIfNeeded();
+    assert.ok(await keys.evaluate((it) => it.scrollLeft > 0), "the keys scroll");
+    await assertNoHorizontalScrolling(page);
+    // The drawer of a phone shows whole tables.
     for (const name of ["Input history", "Process tree"]) {
       await selectAction(page, name);
       const drawer = page.getByRole("dialog", { name });
@@ -257,6 +391,11 @@ describe("the page of a process", { timeout: 600_000 }, () => {
       await assertNoHorizontalScrolling(page);
       await drawer.getByRole("button", { name: "Close" }).click();
     }
+    await selectAction(page, "Find");
+    await page.getByLabel("Find in the output").fill("typed");
+    await page.keyboard.press("Enter");
+    await assertNoHorizontalScrolling(page);
+    await page.keyboard.press("Escape");
     await page.setViewportSize({ width: 1100, height: 700 });
   });
 });

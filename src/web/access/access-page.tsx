@@ -4,6 +4,7 @@ import type { ExecServerClient } from "../../client/browser.ts";
 import { formatAge } from "../app/format.ts";
 import { toHref } from "../app/route.ts";
 import { listDevices } from "../app/sign-in.ts";
+import { usePageTitle } from "../app/use-page-title.ts";
 import { usePolled } from "../app/use-polling.ts";
 import { ConfirmDialog } from "../components/confirm-dialog.tsx";
 import { TableHeader } from "../components/table-header.tsx";
@@ -13,6 +14,7 @@ const POLL_INTERVAL_MS = 2_000;
 
 /** The connections, console sessions and share links that the user may see. */
 export function AccessPage({ client }: { client: ExecServerClient }) {
+  usePageTitle("Access");
   const [version, setVersion] = useState(0);
   const [chosen, setChosen] = useState<AccessRow | null>(null);
   const [problem, setProblem] = useState<string | null>(null);

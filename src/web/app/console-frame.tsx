@@ -25,6 +25,7 @@ import {
   takeToken,
 } from "./sign-in.ts";
 import { useClient } from "./use-client.ts";
+import { usePageTitle } from "./use-page-title.ts";
 
 /** Shows the one process of a share link, or signs in. */
 export function Console() {
@@ -242,18 +243,23 @@ function CurrentPage({
     case "access":
       return <AccessPage client={client} />;
     case "unknown":
-      return (
-        <div class="notice">
-          <h1>Page not found</h1>
-          <p>
-            The console has no page <code>{route.path}</code>.
-          </p>
-          <p>
-            <a href={toHref({ page: "processes" })}>Show all processes</a>
-          </p>
-        </div>
-      );
+      return <UnknownPage path={route.path} />;
   }
+}
+
+function UnknownPage({ path }: { path: string }) {
+  usePageTitle("Page not found");
+  return (
+    <div class="notice">
+      <h1>Page not found</h1>
+      <p>
+        The console has no page <code>{path}</code>.
+      </p>
+      <p>
+        <a href={toHref({ page: "processes" })}>Show all processes</a>
+      </p>
+    </div>
+  );
 }
 
 /** The icon of the console, in the colors of the theme. */

@@ -7,6 +7,8 @@ const HEIGHT = 140;
 /** Minimum distance of two labels of the time axis, in pixels; a label is about 55 px wide. */
 const LABEL_SPACE_PX = 90;
 const X_AXIS_PX = 28;
+/** Space above the highest line. The other sides adapt to the labels of the axes. */
+const TOP_PX = 6;
 /** Width of a character of the labels, and of the margin of a label. */
 const LABEL_CHARACTER_PX = 6.5;
 const LABEL_MARGIN_PX = 14;
@@ -66,6 +68,7 @@ export function LineChart({
       {
         width: element.clientWidth,
         height: HEIGHT,
+        padding: [TOP_PX, null, null, null],
         // uPlot would pad the range of a single sample by years.
         scales: {
           x: { range: ({ data }) => chartTimeRange(data[0], Date.now() / 1000) },

@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 /** A button that opens a list of actions. The arrow keys move in it; Escape and a click elsewhere close it. */
 export function Menu({
@@ -31,7 +31,8 @@ export function Menu({
     setOpen(false);
     button.current?.focus();
   };
-  useEffect(() => {
+  // Before the menu is painted: a key that the user presses then must reach it.
+  useLayoutEffect(() => {
     if (!isOpen) return;
     entries()[0]?.focus();
     const onPointerDown = (event: PointerEvent) => {

@@ -3,6 +3,7 @@ import { userMessage } from "../../base/error-message.ts";
 import type { SignedInDevice } from "../../protocol/console-device-schemas.ts";
 import { formatAge } from "../app/format.ts";
 import { listDevices, signOut, signOutDevice, signOutEverywhere } from "../app/sign-in.ts";
+import { usePageTitle } from "../app/use-page-title.ts";
 import { usePolled } from "../app/use-polling.ts";
 import { ConfirmDialog } from "../components/confirm-dialog.tsx";
 import { AddDevice } from "./add-device.tsx";
@@ -14,6 +15,7 @@ const RECENT_MS = 10_000;
 
 /** The browsers that are signed in as this principal. */
 export function DevicesPage() {
+  usePageTitle("Devices");
   const [version, setVersion] = useState(0);
   const [dialog, setDialog] = useState<"none" | "add" | "signOutEverywhere">("none");
   const [problem, setProblem] = useState<string | null>(null);

@@ -6,6 +6,7 @@ import { formatAge, formatCompact, formatCount, formatRate, formatUsd } from "..
 import { describeJob, FAILURE_NAMES } from "../app/job-state.ts";
 import { toHref } from "../app/route.ts";
 import { saveFile } from "../app/save-file.ts";
+import { usePageTitle } from "../app/use-page-title.ts";
 import { usePolled } from "../app/use-polling.ts";
 import { Badge } from "../components/badge.tsx";
 import { Breadcrumb } from "../components/breadcrumb.tsx";
@@ -26,6 +27,7 @@ export function JobPage({ client, jobId, itemId }: { client: ExecServerClient; j
   const { value: details, problem } = usePolled((signal) => showJob(jobId, signal), POLL_INTERVAL_MS, [jobId]);
   const [outcome, setOutcome] = useState<RetryOutcome | null>(null);
   const shortId = jobId.slice(0, 8);
+  usePageTitle(details?.job.instruction ?? `Job ${shortId}`);
   const breadcrumb = <Breadcrumb parents={[{ label: "Jobs", href: toHref({ page: "jobs" }) }]} current={shortId} />;
   if (details === null) {
     return (
@@ -38,15 +40,16 @@ export function JobPage({ client, jobId, itemId }: { client: ExecServerClient; j
   const { job } = details;
   return (
     <>
-      {breadcrumb}
+      <div class="job-path">
+        {breadcrumb}
+        <output aria-live="polite">
+          <Badge {...describeJob(job)} />
+        </output>
+      </div>
       <div class="page-head">
         <h1 class="job-title" title={job.instruction}>
           {job.instruction}
         </h1>
-        <output aria-live="polite">
-          <Badge {...describeJob(job)} />
-        </output>
-        <span class="spacer" />
         <div class="actions">
           <DownloadMenu jobId={jobId} />
           {job.failed > 0 && (

@@ -3,6 +3,7 @@ import { followRow } from "../app/follow-row.ts";
 import { formatAge, formatCount, formatRate, formatUsd } from "../app/format.ts";
 import { describeJob } from "../app/job-state.ts";
 import { toHref } from "../app/route.ts";
+import { usePageTitle } from "../app/use-page-title.ts";
 import { usePolled } from "../app/use-polling.ts";
 import { Badge } from "../components/badge.tsx";
 import { StackedBar } from "../components/stacked-bar.tsx";
@@ -12,6 +13,7 @@ const POLL_INTERVAL_MS = 2_000;
 
 /** The fan-out jobs of this host or its database, newest first. */
 export function JobsPage() {
+  usePageTitle("Jobs");
   const { value: list, problem } = usePolled(listJobs, POLL_INTERVAL_MS, []);
   return (
     <>

@@ -7,14 +7,15 @@ import { toHref } from "../app/route.ts";
 import { saveFile } from "../app/save-file.ts";
 import { describeExit } from "../app/state-badge.ts";
 import { useMedia } from "../app/use-media.ts";
+import { usePageTitle } from "../app/use-page-title.ts";
 import { Badge } from "../components/badge.tsx";
 import { Breadcrumb } from "../components/breadcrumb.tsx";
 import { Drawer } from "../components/drawer.tsx";
 import { ErrorView } from "../components/error-view.tsx";
-import { FindBar } from "../components/find-bar.tsx";
 import { Menu, type MenuItem } from "../components/menu.tsx";
 import { QuestionCard } from "../questions/question-card.tsx";
 import type { Questions } from "../questions/use-questions.ts";
+import { FindBar } from "./find-bar.tsx";
 import { KeyBar, withCtrl } from "./key-bar.tsx";
 import { KillDialog } from "./kill-dialog.tsx";
 import { ProcessConnections } from "./process-connections.tsx";
@@ -22,6 +23,7 @@ import { ProcessInputs } from "./process-inputs.tsx";
 import { ProcessTreeView } from "./process-tree.tsx";
 import { SharePanel } from "./share-panel.tsx";
 import { useAttachedProcess } from "./use-attached-process.ts";
+import { useProcessState } from "./use-process-state.ts";
 
 /** Content of the drawer. */
 type Panel = "Share" | "Input history" | "Process tree" | "Network";
@@ -46,9 +48,11 @@ export function ProcessPage({
   const container = useRef<HTMLDivElement>(null);
   const roleButton = useRef<HTMLButtonElement>(null);
   const [panel, setPanel] = useState<Panel | null>(null);
+  const [isFinding, setFinding] = useState(false);
   const [isKilling, setKilling] = useState(false);
   const [isCtrl, setCtrl] = useState(false);
-  const isNarrow = useMedia("(max-width: 56rem)");
+  const hasPanelButtons = useMedia("(min-width: 67rem)");
+  const hasSignalButtons = useMedia("(min-width: 56rem)");
   const canDrive = guest !== "viewer";
   const attached = useAttachedProcess({
     client,
@@ -63,6 +67,11 @@ export function ProcessPage({
     onLeave: () => roleButton.current?.focus(),
   });
   const { state, role, prompt, note, setNote, size, end, view } = attached;
+  const process = state.type === "attached" ? state.process : null;
+  const command = formatCommand(process?.listing().argv ?? []);
+  const isRunning = process !== null && end === null;
+  const liveState = useProcessState(client, handle, isRunning);
+  usePageTitle(process?.listing().name ?? (command === "" ? handle : command));
   if (state.type === "refused") {
     return (
       <div class="refused">
@@ -73,15 +82,12 @@ export function ProcessPage({
       </div>
     );
   }
-  const process = state.type === "attached" ? state.process : null;
-  const command = formatCommand(process?.listing().argv ?? []);
   const act = (run: () => Promise<unknown>, done: string | null = null) => {
     run().then(
       () => setNote(done),
       (error: unknown) => setNote(userMessage(error)),
     );
   };
-  const isRunning = process !== null && end === null;
   // A guest has the rights of a driver only while it drives.
   const canSignal = isRunning && (guest === undefined || role === "driver");
   const panels: readonly Panel[] = [
@@ -101,8 +107,14 @@ export function ProcessPage({
       ]
     : [];
   const items: MenuItem[] = [
-    // A phone and a small tablet have no space for these buttons.
-    ...(isNarrow ? [...signals, ...panels.map((name) => ({ label: name, onSelect: () => setPanel(name) }))] : []),
+    // A phone and a tablet have no space for these buttons.
+    ...(hasSignalButtons ? [] : signals),
+    ...(hasPanelButtons
+      ? []
+      : [
+          { label: "Find", onSelect: () => setFinding(true) },
+          ...panels.map((name) => ({ label: name, onSelect: () => setPanel(name) })),
+        ]),
     { label: "Network", detail: "requested hosts, with verdicts", onSelect: () => setPanel("Network") },
     ...(attached.loadEarlierOutput ? [{ label: "Load earlier output", onSelect: attached.loadEarlierOutput }] : []),
     {
@@ -119,13 +131,13 @@ export function ProcessPage({
   return (
     <section class="process" aria-label={`process ${handle}`}>
       <div class="bar">
-        {guest === undefined && !isNarrow && (
+        {guest === undefined && hasSignalButtons && (
           <Breadcrumb parents={[{ label: "Processes", href: toHref({ page: "processes" }) }]} />
         )}
         <h1 class="command clipped" title={command}>
           {command === "" ? handle : command}
         </h1>
-        {end === null ? null : <Badge {...describeExit(end)} />}
+        {process !== null && <Badge {...(end === null ? liveState : describeExit(end))} />}
         <output aria-live="polite" class="state muted">
           {[end === null ? role : null, size === null ? null : `${size.cols}×${size.rows}`].filter(Boolean).join(" · ")}
         </output>
@@ -149,44 +161,53 @@ export function ProcessPage({
             )}
           </div>
         )}
-        {!isNarrow && (
-          <>
-            {signals.length > 0 && (
-              <div class="group">
-                {signals.map(({ label, isDanger, onSelect }) => (
-                  <button key={label} type="button" class={isDanger ? "danger" : undefined} onClick={onSelect}>
-                    {label}
-                  </button>
-                ))}
-              </div>
-            )}
-            <FindBar view={() => view.current} />
-            <div class="group">
-              {panels.map((name) => (
-                <button
-                  key={name}
-                  type="button"
-                  aria-pressed={panel === name}
-                  onClick={() => setPanel(panel === name ? null : name)}
-                >
-                  {name}
-                </button>
-              ))}
-            </div>
-          </>
+        {hasSignalButtons && signals.length > 0 && (
+          <div class="group">
+            {signals.map(({ label, isDanger, onSelect }) => (
+              <button key={label} type="button" class={isDanger ? "danger" : undefined} onClick={onSelect}>
+                {label}
+              </button>
+            ))}
+          </div>
+        )}
+        {hasPanelButtons && (
+          <div class="group">
+            <button type="button" aria-pressed={isFinding} onClick={() => setFinding(!isFinding)}>
+              Find
+            </button>
+            {panels.map((name) => (
+              <button
+                key={name}
+                type="button"
+                aria-pressed={panel === name}
+                onClick={() => setPanel(panel === name ? null : name)}
+              >
+                {name}
+              </button>
+            ))}
+          </div>
         )}
         <Menu label="More actions" items={items}>
           ⋯
         </Menu>
       </div>
-      {isReconnecting && (
-        <p role="status" class="banner warning">
-          Connection lost. Reconnecting… The terminal continues where it stopped.
-        </p>
-      )}
       <div class="frame">
         <div class="terminal" ref={container} />
+        {isReconnecting && (
+          <p role="status" class="overlay banner">
+            Connection lost. Reconnecting… The terminal continues where it stopped.
+          </p>
+        )}
         {state.type === "attaching" && <p class="overlay notice">Attaching…</p>}
+        {isFinding && (
+          <FindBar
+            view={view.current}
+            onClose={() => {
+              setFinding(false);
+              view.current?.focus();
+            }}
+          />
+        )}
         <div class="overlay messages">
           {questions && <QuestionCard handle={handle} questions={questions} />}
           {!canDrive && isRunning && <p class="message">This link only lets you watch.</p>}
@@ -200,11 +221,13 @@ export function ProcessPage({
           )}
           {prompt !== null && isRunning && role === "viewer" && (
             <p class="message question" role="status">
-              {prompt === "driverLeft" ? "The driver left. Take over?" : "You are watching. Take over?"}{" "}
-              <kbd>Enter</kbd>{" "}
+              <span>
+                {prompt === "driverLeft" ? "The driver left. Take over?" : "You are watching. Take over?"}{" "}
+                <kbd>Enter</kbd>
+              </span>
               <button type="button" class="primary" onClick={() => void attached.takeOver(process)}>
                 Yes
-              </button>{" "}
+              </button>
               <button type="button" onClick={attached.dismissPrompt}>
                 Keep watching
               </button>

@@ -3,6 +3,7 @@ import { userMessage } from "../../base/error-message.ts";
 import type { ExecServerClient } from "../../client/browser.ts";
 import { formatCount } from "../app/format.ts";
 import type { Identity } from "../app/sign-in.ts";
+import { usePageTitle } from "../app/use-page-title.ts";
 import { usePolled } from "../app/use-polling.ts";
 import { ConfirmDialog } from "../components/confirm-dialog.tsx";
 import { ProcessPage } from "./lazy-process-page.ts";
@@ -21,6 +22,7 @@ const view = { filter: "", showsEnded: false, sorting: { key: "age", isDescendin
 
 /** Page with all processes that the principal may see. */
 export function ProcessesPage({ client, me }: { client: ExecServerClient; me: Identity }) {
+  usePageTitle("Processes");
   const [filter, setFilter] = useState(view.filter);
   const [showsEnded, setShowsEnded] = useState(view.showsEnded);
   const [sorting, setSorting] = useState(view.sorting);

@@ -7,6 +7,8 @@ import type { TerminalView } from "./terminal-view.ts";
 const PAGE_BYTES = 256 * 1024;
 /** Minimum time between two renderings after gaps: bulk output can cause many gaps per second. */
 const RENDER_INTERVAL_MS = 1_000;
+/** Exit status of a process that the server lost track of. */
+const UNKNOWN_EXIT: ExitStatus = { exitCode: -1, signal: null, reason: "exited", sandboxDenied: false };
 
 export interface FollowListener {
   onEnd: (end: ExitStatus) => void;
@@ -22,6 +24,7 @@ export class TerminalFollower {
   readonly #listener: FollowListener;
   #drawnSeq = 0;
   #hasEarlierOutput = false;
+  #hasEnded = false;
   #isClosed = false;
   #renderTimer: ReturnType<typeof setTimeout> | null = null;
   /** Draws one after another: new output waits for the reading of earlier output. */
@@ -53,13 +56,21 @@ export class TerminalFollower {
           await this.#queue(() => this.#skip(event.toSeq, event.bytes));
           break;
         case "exited":
-          this.#listener.onEnd(event);
+          this.#end(event);
+          break;
+        case "failed":
+          // The own detachment fails the log too.
+          if (!this.#isClosed) this.#end(UNKNOWN_EXIT);
           break;
         case "closed":
-        case "failed":
           break;
       }
     }
+  }
+
+  #end(status: ExitStatus): void {
+    if (!this.#hasEnded) this.#listener.onEnd(status);
+    this.#hasEnded = true;
   }
 
   /** Stops drawing. */

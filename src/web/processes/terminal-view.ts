@@ -60,7 +60,7 @@ export class TerminalView {
       scrollback: SCROLLBACK_LINES,
       fontFamily: "ui-monospace, monospace",
       fontSize: FONT_PIXELS,
-      cursorBlink: true,
+      cursorBlink: !matchMedia("(prefers-reduced-motion: reduce)").matches,
       screenReaderMode: true,
       minimumContrastRatio: MIN_CONTRAST,
     });

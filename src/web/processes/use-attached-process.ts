@@ -1,5 +1,5 @@
 import type { RefObject } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { userMessage } from "../../base/error-message.ts";
 import type { AttachedProcess, AttachRole, ExecServerClient } from "../../client/browser.ts";
 import type { ExitStatus, TerminalSize } from "../../exec/exec-process.ts";
@@ -31,6 +31,8 @@ export interface AttachOptions {
 }
 
 const ENTER = 0x0d;
+/** Reports of focus and mouse, which a program requests: no input of the user. */
+const REPORT = /^\x1b\[(?:[IO]|<[\d;]+[Mm]|M[\s\S]{3})/;
 
 /** Attaches to a process and connects it to a terminal in `container`. Detaches when the page closes. */
 export function useAttachedProcess(options: AttachOptions) {
@@ -72,6 +74,11 @@ export function useAttachedProcess(options: AttachOptions) {
     }
   };
 
+  /** Focuses the terminal if no other element has the focus. */
+  const focusIfFree = () => {
+    if (document.activeElement === document.body) view.current?.focus();
+  };
+
   const handBack = async (process: AttachedProcess) => {
     try {
       await process.becomeViewer();
@@ -87,10 +94,15 @@ export function useAttachedProcess(options: AttachOptions) {
   const onTyped = (process: AttachedProcess, typed: Uint8Array) => {
     const { transform, prompt: shown, end: ended } = latest.current;
     if (process.role === "driver") void process.write(transform(typed)).catch(showError);
-    else if (!canDrive || ended !== null) return;
+    else if (!canDrive || ended !== null || isReport(typed)) return;
     else if (shown !== null && typed.length === 1 && typed[0] === ENTER) void takeOver(process);
     else setPrompt((current) => current ?? "watching");
   };
+
+  // Enter takes over while the question is shown, also if the focus was on an element that is gone.
+  useLayoutEffect(() => {
+    if (prompt !== null) focusIfFree();
+  }, [prompt]);
 
   useEffect(() => {
     if (!container.current) return;
@@ -129,7 +141,11 @@ export function useAttachedProcess(options: AttachOptions) {
       };
       setState({ type: "attached", process: attached });
       if (attached.role === "driver") becameDriver();
-      else terminal.useDriverSize();
+      else {
+        terminal.useDriverSize();
+        // Typed keys show the question. On a phone, the focus would open the keyboard.
+        if (canDrive && !matchMedia("(pointer: coarse)").matches) focusIfFree();
+      }
       const listener = { onEnd: setEnd, onSize: setSize, onEarlierOutput: setEarlierOutput };
       follower.current = new TerminalFollower(attached, terminal, listener);
       await follower.current.follow().catch(showError);
@@ -151,7 +167,10 @@ export function useAttachedProcess(options: AttachOptions) {
     state,
     role,
     prompt,
-    dismissPrompt: () => setPrompt(null),
+    dismissPrompt: () => {
+      setPrompt(null);
+      view.current?.focus();
+    },
     note,
     setNote,
     size,
@@ -161,4 +180,8 @@ export function useAttachedProcess(options: AttachOptions) {
     handBack,
     loadEarlierOutput: hasEarlierOutput ? () => void follower.current?.loadEarlierOutput().catch(showError) : null,
   };
+}
+
+function isReport(typed: Uint8Array): boolean {
+  return REPORT.test(String.fromCharCode(...typed.subarray(0, 32)));
 }

@@ -3,6 +3,7 @@ import { userMessage } from "../../base/error-message.ts";
 import type { ExecServerClient } from "../../client/browser.ts";
 import type { EnvironmentInfo } from "../../protocol/methods.ts";
 import { formatAge, formatBytes, formatCount } from "../app/format.ts";
+import { usePageTitle } from "../app/use-page-title.ts";
 import { Badge } from "../components/badge.tsx";
 import { LineChart } from "../components/line-chart.tsx";
 import type { ChartName } from "./metric-history.ts";
@@ -20,6 +21,7 @@ const CHARTS: readonly [ChartName, string, "bytes" | "count" | "number", (value:
 
 /** Server page: degraded features first, then host information and metrics. */
 export function ServerPage({ client, metrics }: { client: ExecServerClient; metrics: MetricsState }) {
+  usePageTitle("Server");
   const [info, setInfo] = useState<EnvironmentInfo | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
   useEffect(() => {
