@@ -3,9 +3,9 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { userMessage } from "../../base/error-message.ts";
 import type { AttachedProcess, AttachRole, ExecServerClient } from "../../client/browser.ts";
 import type { ExitStatus, TerminalSize } from "../../exec/exec-process.ts";
+import { TerminalFollower } from "../terminal/terminal-follower.ts";
+import { TerminalView } from "../terminal/terminal-view.ts";
 import { isDriven, rememberDriven } from "./driven-process.ts";
-import { TerminalFollower } from "./terminal-follower.ts";
-import { TerminalView } from "./terminal-view.ts";
 
 /** Time for which a note is shown. */
 const NOTE_MS = 6_000;

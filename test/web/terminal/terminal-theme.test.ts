@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { DARK_THEME, LIGHT_THEME, MIN_CONTRAST } from "../../../src/web/processes/terminal-theme.ts";
+import { DARK_THEME, LIGHT_THEME, MIN_CONTRAST } from "../../../src/web/terminal/terminal-theme.ts";
 import { contrast } from "../../support/web/contrast.ts";
 
 test("every ANSI color is readable on the background of the terminal", () => {
