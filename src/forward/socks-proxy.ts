@@ -1,5 +1,7 @@
 import { type Clock, systemClock } from "../async/clock.ts";
+import { concatBytes } from "../base/bytes.ts";
 import { errorMessage } from "../base/error-message.ts";
+import { type ErrorReason, ExecServerError } from "../protocol/exec-server-error.ts";
 import { type ByteStream, type ByteStreamEvents, joinStreams } from "./byte-stream.ts";
 import { parseGreeting, parseRequest, SocksReply, type SocksReplyCode, type SocksStep, socksReply } from "./socks5.ts";
 
@@ -9,7 +11,7 @@ const HANDSHAKE_TIMEOUT_MS = 10_000;
 const MAX_HANDSHAKES = 256;
 
 export interface SocksProxyOptions {
-  /** Connects to a target; resolves host names. */
+  /** Connects to a target; resolves host names. The reason of an `ExecServerError` selects the reply to the client. */
   connect(host: string, port: number): Promise<ByteStream>;
   /** Called if a client or its target is rejected; the connection is closed. */
   onRefused?: ((message: string) => void) | undefined;
@@ -105,7 +107,7 @@ class HandshakeStream implements ByteStream {
           this.#early.push(chunk);
           return;
         }
-        this.#pending = concat(this.#pending, chunk);
+        this.#pending = this.#pending.length === 0 ? chunk : concatBytes([this.#pending, chunk]);
         this.#advance(handshake);
       },
       end: () => {
@@ -190,20 +192,14 @@ class HandshakeStream implements ByteStream {
   }
 }
 
-/** Chooses the reply code for a failed connection by the text of its error, which a server sends. */
 function replyCodeFor(error: unknown): SocksReplyCode {
-  const message = errorMessage(error);
-  if (/not allowed|forwarding is off/i.test(message)) return SocksReply.notAllowed;
-  if (/refused/i.test(message)) return SocksReply.refused;
-  if (/network unreachable/i.test(message)) return SocksReply.networkUnreachable;
-  if (/unreachable|ENOTFOUND|not known|timed out/i.test(message)) return SocksReply.hostUnreachable;
-  return SocksReply.failed;
+  const reason = error instanceof ExecServerError ? error.reason : undefined;
+  return (reason && REPLY_BY_REASON[reason]) ?? SocksReply.failed;
 }
 
-function concat(first: Uint8Array, second: Uint8Array): Uint8Array {
-  if (first.length === 0) return second;
-  const joined = new Uint8Array(first.length + second.length);
-  joined.set(first);
-  joined.set(second, first.length);
-  return joined;
-}
+const REPLY_BY_REASON: Partial<Record<ErrorReason, SocksReplyCode>> = {
+  targetNotAllowed: SocksReply.notAllowed,
+  connectionRefused: SocksReply.refused,
+  networkUnreachable: SocksReply.networkUnreachable,
+  hostUnreachable: SocksReply.hostUnreachable,
+};

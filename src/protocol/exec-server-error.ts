@@ -12,6 +12,10 @@ export const ERROR_REASONS = [
   "unknownHandle",
   "unknownFileHandle",
   "sessionTakenOver",
+  "targetNotAllowed",
+  "connectionRefused",
+  "networkUnreachable",
+  "hostUnreachable",
 ] as const;
 export type ErrorReason = (typeof ERROR_REASONS)[number];
 

@@ -517,6 +517,11 @@ describe("procwire forward", { timeout: 600_000 }, () => {
     client.end("by name");
     const answer = await received(client);
     assert.deepEqual([[...answer.subarray(0, 4)], String(answer.subarray(12))], [[5, 0, 5, 0], "by name"]);
+    const unused = await freePort();
+    const refused = open(portOf(socks));
+    refused.write(Uint8Array.of(5, 1, 0, 5, 1, 0, 3, 9, ...Buffer.from("localhost"), unused >> 8, unused & 255));
+    const CONNECTION_REFUSED = 5;
+    assert.deepEqual([...(await received(refused)).subarray(0, 4)], [5, 0, 5, CONNECTION_REFUSED]);
     running.child.kill("SIGINT");
     assert.equal((await running.ended).code, 0);
     await until("both sockets are removed", () => !existsSync(path("local")) && !existsSync(path("remote")));

@@ -4,7 +4,9 @@ import fc from "fast-check";
 import type { ByteStream, ByteStreamEvents } from "../../src/forward/byte-stream.ts";
 import { SocksProxy } from "../../src/forward/socks-proxy.ts";
 import { parseGreeting, parseRequest, type SocksStep } from "../../src/forward/socks5.ts";
+import { ExecServerError } from "../../src/protocol/exec-server-error.ts";
 import { ManualClock } from "../support/manual-clock.ts";
+import { flushEventLoop } from "../support/system/flush-event-loop.ts";
 
 const name = fc.stringMatching(/^[a-zA-Z0-9_.-]{1,255}$/);
 const port = fc.integer({ min: 1, max: 65_535 });
@@ -83,8 +85,6 @@ function startProxy(connect?: (host: string, port: number) => Promise<ByteStream
   return { clock, refused, targets, accept };
 }
 
-const settle = () => new Promise((resolve) => setImmediate(resolve));
-
 describe("the SOCKS5 parser", () => {
   test("returns host, port and length of every valid request, from exactly its bytes", () => {
     fc.assert(
@@ -153,12 +153,12 @@ describe("a SOCKS5 proxy", () => {
       const client = accept();
       client.events?.data(bytes.subarray(0, cut));
       client.events?.data(bytes.subarray(cut));
-      await settle();
+      await flushEventLoop();
       const [target] = targets;
       assert.deepEqual([target?.host, target?.port], ["db.internal", 5432]);
       client.events?.data(Buffer.from(" late"));
       client.events?.end();
-      await settle();
+      await flushEventLoop();
       assert.equal(String(target?.stream.received), "early late");
       assert.equal(target?.stream.hasEnded, true);
       assert.deepEqual([...client.received], [5, 0, 5, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
@@ -211,26 +211,30 @@ describe("a SOCKS5 proxy", () => {
     client.events?.data(Buffer.concat([GREETING, TARGET]));
     const block = Buffer.alloc(64 * 1024);
     for (let count = 0; count < 4; count++) client.events?.data(block);
-    await settle();
+    await flushEventLoop();
     assert.equal(client.acknowledged, GREETING.length + TARGET.length);
     const target = new ClientStream();
     opening.resolve(target);
-    await settle();
+    await flushEventLoop();
     assert.equal(target.received.length, 4 * block.length);
     assert.equal(client.acknowledged, GREETING.length + TARGET.length + 4 * block.length);
   });
 
   test("replies with the reason of a failed connection, and closes the target of a client that left", async () => {
-    for (const [message, code] of [
-      ["forwarding to `x:1` is not allowed", 2],
-      ["x:1: Connection refused", 5],
-      ["x:1: Host is unreachable", 4],
-      ["something else", 1],
+    for (const [reason, code] of [
+      ["targetNotAllowed", 2],
+      ["networkUnreachable", 3],
+      ["hostUnreachable", 4],
+      ["connectionRefused", 5],
+      ["unknownMethod", 1],
+      [undefined, 1],
     ] as const) {
-      const { accept, refused } = startProxy(() => Promise.reject(new Error(message)));
+      const message = `connect x:1: ${reason}`;
+      const failure = new ExecServerError(message, "EINVAL", { reason });
+      const { accept, refused } = startProxy(() => Promise.reject(failure));
       const client = accept();
       client.events?.data(Buffer.concat([GREETING, TARGET]));
-      await settle();
+      await flushEventLoop();
       assert.equal(client.received[3], code, message);
       assert.deepEqual([client.closed, refused], [{ reason: null }, [message]]);
     }
@@ -241,7 +245,7 @@ describe("a SOCKS5 proxy", () => {
     client.events?.close(null);
     const target = new ClientStream();
     opening.resolve(target);
-    await settle();
+    await flushEventLoop();
     assert.notEqual(target.closed, null);
   });
 });

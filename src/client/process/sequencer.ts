@@ -39,8 +39,10 @@ export class Sequencer {
   readonly #clock: Clock;
   readonly #outOfOrder = new Map<number, SequencedEvent>();
   #outOfOrderBytes = 0;
-  /** Highest sequence number known to exist; infinite from `catchUp` until a read returns it. */
+  /** Highest sequence number known to exist. */
   #knownSeq = 0;
+  /** True from `catchUp` until a read returns the last sequence number: any number of events may be missing. */
+  #isCatchingUp = false;
   /** Number of calls to `catchUp`. */
   #round = 0;
   #filling: Promise<void> | null = null;
@@ -78,13 +80,13 @@ export class Sequencer {
 
   /** True if an event is known to be missing. */
   get isBehind(): boolean {
-    return this.#log.nextSeq <= this.#knownSeq && !this.#isClosed;
+    return (this.#isCatchingUp || this.#log.nextSeq <= this.#knownSeq) && !this.#isClosed;
   }
 
   /** Reads events that may be missing; resolves when none is missing. Rejects as `read` does. */
   catchUp(): Promise<void> {
     this.#round++;
-    this.#knownSeq = Number.POSITIVE_INFINITY;
+    this.#isCatchingUp = true;
     return this.fill();
   }
 
@@ -159,8 +161,9 @@ export class Sequencer {
     if (isClosed(result) && log.nextSeq === endSeq) log.closed();
     if (result.failure !== null) log.fail(parseProcessFailure(result.failure));
     // A page from before the last `catchUp` does not show events missed since.
-    if (page.round === this.#round && this.#knownSeq === Number.POSITIVE_INFINITY)
-      this.#knownSeq = Math.max(result.nextSeq - 1, ...this.#outOfOrder.keys());
+    if (page.round !== this.#round || !this.#isCatchingUp) return;
+    this.#isCatchingUp = false;
+    this.#knownSeq = Math.max(result.nextSeq - 1, ...this.#outOfOrder.keys());
   }
 
   /**

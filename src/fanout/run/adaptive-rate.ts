@@ -92,9 +92,14 @@ export class AdaptiveRate {
   /** Set after a wave: one call at a time, until one is accepted. */
   #probing: { call: PacedCall | null; refused: number } | null = null;
 
-  /** When the next call may be sent; infinite while a probe is in flight. */
+  /** When the next call may be sent, unless a probe is in flight. */
   get nextAtMs(): number {
-    return this.#probing?.call ? Number.POSITIVE_INFINITY : this.#nextAtMs;
+    return this.#nextAtMs;
+  }
+
+  /** True while one call probes the limit. No other call may be sent. */
+  get isProbeInFlight(): boolean {
+    return (this.#probing?.call ?? null) !== null;
   }
 
   /** Records a call that is sent now. */

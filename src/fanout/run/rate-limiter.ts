@@ -78,11 +78,12 @@ export class RateLimiter implements RequestGate {
         this.#tokens?.nextAtMs ?? 0,
         this.#adaptiveRate.nextAtMs,
       );
-      if (readyAtMs > now) {
+      const { isProbeInFlight } = this.#adaptiveRate;
+      if (isProbeInFlight || readyAtMs > now) {
         this.#timer?.cancel();
         this.#timer = null;
-        // While a probe is in flight, its end admits the next call.
-        if (readyAtMs === Number.POSITIVE_INFINITY) return;
+        // The end of the probe admits the next call.
+        if (isProbeInFlight) return;
         this.#timer = this.#clock.after(readyAtMs - now, () => this.#admitWaiting());
         return;
       }

@@ -7,6 +7,7 @@ import { type ByteStream, joinStreams } from "../../forward/byte-stream.ts";
 import { type ForwardAddress, formatAddress } from "../../forward/forward-address.ts";
 import { forwardDenialReason } from "../../forward/forward-rules.ts";
 import { invalidRequest, notFound, ProtocolError, RequestError } from "../../protocol/errors.ts";
+import type { ErrorReason } from "../../protocol/exec-server-error.ts";
 import { CONSOLE_FORWARD_HOST } from "../../protocol/forward-schemas.ts";
 import type { MethodName, ServerNotificationParams } from "../../protocol/methods.ts";
 import { type ConsoleAccess, connectConsole } from "../console/console-access.ts";
@@ -171,7 +172,7 @@ export class ConnectionForwards {
   #requireAllowed(address: ForwardAddress | null): ForwardService {
     const { service, config } = this.#deps;
     const denial = forwardDenialReason(config.allowForward, address);
-    if (denial !== null) throw invalidRequest(denial);
+    if (denial !== null) throw invalidRequest(denial, { reason: "targetNotAllowed" });
     if (!service) throw invalidRequest("forwarding is not supported on this host");
     return service;
   }
@@ -285,5 +286,16 @@ interface AddressParams {
 function toConnectError(error: unknown, target: string): RequestError {
   if (error instanceof RequestError) return error;
   const code = getErrorCode(error) ?? "";
-  return invalidRequest(`${target}: ${ERRNO_MESSAGES[code] ?? errorMessage(error)}`, { cause: error });
+  const reason = REASON_BY_CODE[code];
+  return invalidRequest(`${target}: ${ERRNO_MESSAGES[code] ?? errorMessage(error)}`, { cause: error, reason });
 }
+
+/** Failures that SOCKS5 distinguishes. */
+const REASON_BY_CODE: Readonly<Record<string, ErrorReason>> = {
+  ECONNREFUSED: "connectionRefused",
+  ENETUNREACH: "networkUnreachable",
+  EHOSTUNREACH: "hostUnreachable",
+  ETIMEDOUT: "hostUnreachable",
+  ENOTFOUND: "hostUnreachable",
+  EAI_AGAIN: "hostUnreachable",
+};
