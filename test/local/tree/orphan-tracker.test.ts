@@ -5,7 +5,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import { promisify } from "node:util";
+import { OrphanTracker } from "../../../src/local/tree/orphan-tracker.ts";
+import { type ProcessEntry, procFsTable } from "../../../src/local/tree/process-table.ts";
 import { NO_ADDON } from "../../native/started.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
 import { skipUnless } from "../../support/system/skip-unless.ts";
 
 const scratch = mkdtempSync(join(tmpdir(), "procwire-orphans-"));
@@ -45,5 +48,31 @@ describe("OrphanTracker", { skip: NO_ADDON }, () => {
     const fixture = join(import.meta.dirname, "..", "..", "fixtures", "native", "first-process.ts");
     const { stdout } = await promisify(execFile)("unshare", [...UNSHARE, process.execPath, fixture]);
     assert.deepEqual(JSON.parse(stdout), { pid: 1, orphan: true, own: false });
+  });
+
+  test("reaps a zombie that the scan before has seen as a child, and no other one", async () => {
+    const clock = new ManualClock();
+    const reaped: number[] = [];
+    const entry = (pid: number, startTime: number, zombie: boolean): ProcessEntry => ({
+      ...{ pid, startTime, zombie, parent: process.pid, session: pid, group: pid },
+    });
+    let children = [entry(101, 1, true), entry(102, 1, true), entry(103, 1, false)];
+    const tracker = new OrphanTracker({
+      clock,
+      reaper: { setSubreaper: () => undefined, reap: (pid) => reaped.push(pid) > 0 },
+      table: {
+        ...procFsTable,
+        orphanPids: () => children.map(({ pid }) => pid),
+        entry: (pid) => children.find((child) => child.pid === pid) ?? null,
+      },
+    });
+    tracker.track();
+    await clock.advance(1000);
+    assert.deepEqual(reaped, [], "other code may still wait for a child that has just exited");
+    // Other code reaped 102, and a new child got its pid. 103 exited after the first scan.
+    children = [entry(101, 1, true), entry(102, 2, true), entry(103, 1, true)];
+    await clock.advance(1000);
+    assert.deepEqual(reaped, [101, 103]);
+    tracker.close();
   });
 });

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { describe, test } from "node:test";
 import { createLocalBackend } from "../../../src/host/create-local-backend.ts";
 import { UsageSampler } from "../../../src/local/tree/usage-sampler.ts";
@@ -8,6 +9,9 @@ import { until } from "../../support/system/until.ts";
 const start = (processId: string, script: string) => ({
   ...{ processId, argv: ["/bin/bash", "-c", script], cwd: "/", env: { PATH: "/usr/bin:/bin" }, tty: false },
 });
+
+/** Above the highest pid of Linux. */
+const EXITED_PID = 2 ** 23;
 
 describe("UsageSampler", () => {
   test("sums CPU and memory of each tree with its orphans, and serves all callers with one sample per second", async () => {
@@ -49,5 +53,31 @@ describe("UsageSampler", () => {
     await busy.terminate();
     await clock.advance(1000);
     assert.equal((await sampler.sample()).has(busy.pid ?? 0), false);
+  });
+
+  test("counts an orphan that the server adopted for the leader with its tree tag", async () => {
+    const children = Array.from({ length: 5 }, () => spawn("sleep", ["603"], { detached: true, stdio: "ignore" }));
+    const [leader, other, tagged, tampered, unknown] = children.map(({ pid }) => pid ?? 0);
+    try {
+      const tags = new Map([
+        [tagged, 7],
+        [tampered, -7],
+        [unknown, 9],
+      ]);
+      const sampler = new UsageSampler({
+        clock: new ManualClock(),
+        leaders: () => [
+          { pid: leader ?? 0, treeTag: 7 },
+          { pid: other ?? 0, treeTag: 8 },
+          { pid: EXITED_PID, treeTag: 9 },
+        ],
+        tagOf: (pid) => tags.get(pid) ?? 0,
+      });
+      const usage = await sampler.sample();
+      const processes = [leader, other, EXITED_PID].map((pid) => usage.get(pid ?? 0)?.processes);
+      assert.deepEqual(processes, [3, 1, undefined]);
+    } finally {
+      for (const child of children) child.kill("SIGKILL");
+    }
   });
 });
