@@ -12,7 +12,7 @@ const SNAPSHOT_TTL_MS = 20;
 
 /**
  * How long requests to local addresses share one search for own listeners, which takes up to 30 ms on a host with large
- * tables. The listeners of the gateway exist since the start; those of proxies reset other processes.
+ * tables. A cached result may miss the listener of a new proxy, which resets connections of other processes itself.
  */
 const OWN_PORTS_TTL_MS = 100;
 

@@ -234,7 +234,7 @@ test("events beyond the capacity of the stream are dropped, counted and reported
     handler: (request) => (request.index === 0 ? answer(functionCall("c", "chatty", {})) : says("done")),
     tools: ({ notify, threadId, turnId }) => [
       toolNamed("chatty", async () => {
-        // All in one go, so that the reader has no chance to keep up.
+        // All in one tick, so that the reader cannot read in between.
         for (let n = 0; n < 50; n++) {
           notify({
             method: "tool/event",

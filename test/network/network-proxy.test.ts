@@ -149,7 +149,7 @@ describe("HTTP listener", () => {
     assert.match(large, /hello POST \/post 3145728/);
   });
 
-  test("judges every request of a connection, also pipelined ones", async () => {
+  test("checks every request of a connection, also pipelined ones", async () => {
     await using proxy = await startProxy(allowGood);
     const url = (host: string, path: string) => `http://${host}:${webPort}${path}`;
     const first = `GET ${url("good.test", "/1")} HTTP/1.1\r\n\r\n`;
@@ -159,7 +159,7 @@ describe("HTTP listener", () => {
     assert.deepEqual(proxy.decisions.map(({ reason }) => reason).sort(), ["allow", "allow", "not_allowed"]);
   });
 
-  test("answers blocked requests with 403 and the JSON of Codex", async () => {
+  test("responds to blocked requests with 403 and the JSON of Codex", async () => {
     await using proxy = await startProxy({ ...allowGood, allowLocalBinding: false }, {}, ["10.1.2.3"]);
     const cases: [host: string, error: string, reason: string, message: string][] = [
       ["other.test", "blocked-by-allowlist", "not_allowed", "Domain not in allowlist."],
@@ -251,14 +251,14 @@ describe("HTTP listener", () => {
       assert.deepEqual(proxy.lookups, []);
     });
 
-  test("answers 502 if the destination refuses the connection", async () => {
+  test("responds with 502 if the destination refuses the connection", async () => {
     await using proxy = await startProxy(allowGood);
     const { status, body } = parseResponse(await exchange(proxy.http, get(`http://good.test:${refusedPort}/`)));
     assert.equal(status, "HTTP/1.1 502 Bad Gateway");
     assert.equal(body, "upstream failure");
   });
 
-  test("answers 502 if the destination of an https URL has no TLS", async () => {
+  test("responds with 502 if the destination of an https URL has no TLS", async () => {
     await using proxy = await startProxy(allowGood);
     const { status } = parseResponse(await exchange(proxy.http, get(`https://good.test:${echoPort}/`)));
     assert.equal(status, "HTTP/1.1 502 Bad Gateway");
@@ -307,7 +307,7 @@ describe("CONNECT", () => {
     assert.match(text, /^HTTP\/1\.1 200 OK\r\ndate: [^\r]+\r\n\r\n$/);
   });
 
-  test("answers blocked tunnels with 403 and the message", async () => {
+  test("responds to blocked tunnels with 403 and the message", async () => {
     await using proxy = await startProxy(allowGood);
     const text = await exchange(proxy.http, "CONNECT other.test:443 HTTP/1.1\r\n\r\n");
     const { status, headers, body } = parseResponse(text);
@@ -350,7 +350,7 @@ describe("SOCKS5 listener", () => {
     ["authentication only", () => Uint8Array.of(5, 1, 2), "05ff"],
   ];
   for (const [title, bytes, reply] of cases)
-    test(`answers ${title} with ${reply}`, async () => {
+    test(`responds to ${title} with ${reply}`, async () => {
       await using proxy = await startProxy(allowGood);
       assert.equal(Buffer.from(await exchange(proxy.socks, bytes()), "latin1").toString("hex"), reply);
     });
@@ -411,7 +411,7 @@ describe("questions", () => {
     decide,
   });
 
-  test("an allow carries out this request only", async () => {
+  test("an allow answer permits one request, and the next request asks again", async () => {
     const asked: string[] = [];
     await using proxy = await startProxy(
       {},
@@ -432,7 +432,7 @@ describe("questions", () => {
     );
   });
 
-  test("deny and ask block with their reason, an empty reason becomes policy_denied, an error denies", async () => {
+  test("a deny or ask answer blocks with its reason, an empty reason becomes policy_denied, and an error denies", async () => {
     const answers = [
       async () => ({ type: "deny", reason: "no" }) as const,
       async () => ({ type: "ask", reason: "needs_approval" }) as const,

@@ -25,7 +25,7 @@ export class HeadTailBuffer {
   push(chunk: Uint8Array): void {
     this.totalBytes += chunk.length;
     const toHead = Math.min(chunk.length, this.#headBytes - this.#head.bytes);
-    // Most chunks come when the head is full, and each view costs.
+    // Most chunks arrive when the head is full. They need no view for it.
     if (toHead > 0) this.#head.push(chunk.subarray(0, toHead));
     const toTail = Math.min(chunk.length - toHead, this.#tailBytes);
     this.#tail.push(toTail === chunk.length ? chunk : chunk.subarray(chunk.length - toTail));

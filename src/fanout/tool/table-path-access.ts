@@ -93,7 +93,7 @@ export class TablePathPolicy {
         .find((part) => PROTECTED_NAMES.includes(part) || START_UP_NAMES.includes(part));
       return name === undefined ? null : `${name} is protected`;
     }
-    return `it lies outside of what this run may write, which is ${writable.join(", ")}`;
+    return `it lies outside of the writable directories ${writable.join(", ")}`;
   }
 
   /** Asks the approval policy. Returns null if it allows the access, otherwise the reason. */

@@ -199,7 +199,7 @@ suite("spawn_agents_on_csv in a sandbox", { concurrency: 3, skip }, () => {
       const { text } = await tool.call(args);
       api.close();
       await mock.close();
-      assert.match(text, /^write \S+out\.csv: it lies outside of what this run may write/);
+      assert.match(text, /^write \S+out\.csv: it lies outside of the writable directories/);
       assert.equal(mock.requests.length, 0);
       assert.deepEqual(await readdir(outside), ["secret.csv"]);
     });

@@ -112,7 +112,7 @@ export class RawWebSocket {
     const all = made.#all();
     const end = all.indexOf("\r\n\r\n") + 4;
     const status = all.toString("latin1", 0, 12);
-    if (status !== "HTTP/1.1 101") throw new Error(`not let in: ${all.toString("latin1", 0, 200)}`);
+    if (status !== "HTTP/1.1 101") throw new Error(`upgrade rejected: ${all.toString("latin1", 0, 200)}`);
     made.#received = [all.subarray(end)];
     return made;
   }
