@@ -243,7 +243,9 @@ function described(name: string, symbol: ts.Symbol, checker: ts.TypeChecker): st
     // A class that is exported under another name, with a value of the same name for its static members.
     if (type.isClass()) lines.push(...aliasedClass(symbol, type, checker));
     else if (isInferred && type.flags & ts.TypeFlags.Object) lines.push("Object.", "", ...fieldsOf(type, checker));
-    else lines.push(`Type: ${code(isResolved ? typeText(type, checker, ts.TypeFormatFlags.InTypeAlias) : text)}`);
+    else if (ts.isUnionTypeNode(declaration.type) && text.includes("/**")) {
+      lines.push("One of:", "", ...declaration.type.types.map(documentedVariant));
+    } else lines.push(`Type: ${code(isResolved ? typeText(type, checker, ts.TypeFormatFlags.InTypeAlias) : text)}`);
   } else {
     const type = checker.getTypeOfSymbolAtLocation(symbol, declaration);
     const record = recordText(declaration, type, checker);
@@ -283,6 +285,17 @@ function fieldsOf(type: ts.Type, checker: ts.TypeChecker): string[] {
     const text = typeText(checker.getTypeOfSymbol(field), checker);
     return documentedMember(`${field.name}${optional}: ${text}`, field, checker);
   });
+}
+
+/** Returns the line of a union member, with the comment before it. */
+function documentedVariant(variant: ts.TypeNode): string {
+  const source = variant.getSourceFile().text;
+  const start = variant.getFullStart();
+  const before = source.slice(start, variant.getStart());
+  const previous = source.slice(0, start);
+  const leading = /\/\*\*((?:(?!\*\/)[\s\S])*)\*\/\s*\|?\s*$/.exec(`${previous}${before}`)?.[1] ?? "";
+  const doc = leading.replaceAll(/\s*\n\s*\*\s*/g, " ").trim();
+  return `- ${code(variant.getText())}${doc === "" ? "" : `: ${doc}`}`;
 }
 
 function documentedMember(text: string, member: ts.Symbol, checker: ts.TypeChecker): string {
@@ -374,7 +387,11 @@ function docOf(symbol: ts.Symbol, checker: ts.TypeChecker): string {
 }
 
 function code(text: string): string {
-  const flat = text.replaceAll(/\s+/g, " ").replaceAll(/import\("[^"]*"\)\./g, "");
+  const flat = text
+    .replaceAll(/\/\*\*[\s\S]*?\*\//g, "")
+    .replaceAll(/\s+/g, " ")
+    .replaceAll(/import\("[^"]*"\)\./g, "")
+    .replaceAll(/(^|: )\| /g, "$1");
   return `\`${flat.replaceAll("`", "'")}\``;
 }
 

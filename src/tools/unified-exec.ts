@@ -60,6 +60,7 @@ export interface UnifiedExecOptions {
   terminalSize?: TerminalSize;
   /** Directory for output that exceeds the memory limit. Default: the system's temporary directory. */
   spillDirectory?: string;
+  /** Limits of all calls: output in tokens (10,000), time of a login profile (10 s), yield windows, exec sessions, archives. */
   limits?: Partial<YieldLimits & SessionLimits & ArchiveLimits> & {
     /** Maximum output of any call, regardless of its request. Default: 10,000. */
     maxOutputTokens?: number;

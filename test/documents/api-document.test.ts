@@ -56,6 +56,11 @@ describe("API reference", { timeout: 600_000 }, () => {
 
   test("shows no truncated type, no schema internals and no value that is not exported", () => {
     const types = [...document.matchAll(/^(?:- |Type: )?`([^`]*)`/gm)].map(([, text = ""]) => text);
+    assert.deepEqual(
+      types.filter((text) => text.includes("/*") || text.startsWith("|")),
+      [],
+      "comments of union members are next to their types",
+    );
     assert.ok(types.length > 400);
     assert.deepEqual(
       types.filter((text) =>

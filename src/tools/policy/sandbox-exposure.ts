@@ -114,8 +114,7 @@ interface PathLists {
 /** Returns the printed lists, or null if the output is incomplete. */
 function parseLists(printed: string): PathLists | null {
   const words = printed.split("\0");
-  const [home, workdir, end] = [":home", ":workdir", ":end"].map((heading) => words.indexOf(heading));
-  if (home === undefined || workdir === undefined || end === undefined) return null;
+  const [home = -1, workdir = -1, end = -1] = [":home", ":workdir", ":end"].map((heading) => words.indexOf(heading));
   if (home < 0 || workdir < home || end < workdir) return null;
   // A bare prefix is a path whose links the host cannot follow.
   const paths = (from: number, to: number) =>

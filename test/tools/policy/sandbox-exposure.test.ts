@@ -130,6 +130,9 @@ describe("findExposure", () => {
         ":end\\0:home\\0:workdir\\0",
       ])
         assert.deepEqual(await check(print(text)), EXPOSED, text);
+      // A terminal would change line breaks in paths.
+      const unlessTerminal = { argv: ["/bin/sh", "-c", "[ ! -t 1 ] && printf ':home\\0:workdir\\0:end\\0'"] };
+      assert.deepEqual(await check(unlessTerminal), NOT_EXPOSED);
       const failing = { argv: ["/bin/sh", "-c", "printf ':home\\0:workdir\\0:end\\0'; exit 1"] };
       assert.deepEqual(await check(failing), EXPOSED);
       assert.deepEqual(await check({ argv: ["/nonexistent"] }), EXPOSED);
