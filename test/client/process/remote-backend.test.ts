@@ -3,6 +3,7 @@ import { describe, test } from "node:test";
 import type { ExecEvent, StartParams } from "../../../src/exec/exec-process.ts";
 import { encodeBase64 } from "../../../src/protocol/base64.ts";
 import { ErrorCode, RequestError } from "../../../src/protocol/errors.ts";
+import { policy } from "../../support/network/network-config.ts";
 import { flushEventLoop } from "../../support/system/flush-event-loop.ts";
 import { connectScripted, NO_ANSWER, ScriptedServer } from "../scripted-server.ts";
 
@@ -56,6 +57,25 @@ describe("RemoteBackend.start", () => {
       params,
     );
     await client.close();
+  });
+
+  test("sends names, credentials and proxy ports only to a server that supports them", async () => {
+    const networkProxy = { proxy: policy({ ports: [443] }) };
+    const cases = [
+      [{ name: "web" }, /name and labels: not supported by this server/],
+      [{ labels: { team: "a" } }, /name and labels: not supported by this server/],
+      [{ credentials: ["registry"] }, /credentials: not supported by this server/],
+      [{ networkProxy }, /networkProxy\.proxy\.ports: not supported by this server/],
+    ] as const;
+    const plain = await connect(PLAIN);
+    for (const [params, error] of cases) await assert.rejects(plain.client.start({ ...START, ...params }), error);
+    assert.deepEqual(plain.server.calls("process/start"), []);
+    await plain.client.close();
+    const extended = await connect({ initialize: () => ({ sessionId: "S", extensions: ["names"] }) });
+    for (const [index, [params]] of cases.entries())
+      await extended.client.start({ ...START, processId: `p${index}`, ...params });
+    assert.equal(extended.server.calls("process/start").length, cases.length);
+    await extended.client.close();
   });
 
   test("keeps other values of `terminalQueries` on a server without query claims", async () => {
