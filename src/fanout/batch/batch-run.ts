@@ -232,6 +232,13 @@ export class BatchRun {
     await this.#options.ledger.batches.update(group.id, change);
   }
 
+  /** Searches the batch of a group again. `fileId` stays, so that the search skips the batch found first. */
+  async #searchAgain({ id, tries }: BatchGroup): Promise<void> {
+    this.#pollMs = FIRST_POLL_INTERVAL_MS;
+    const change = { state: "assigned", batchId: null, answered: 0, tries: tries + 1 } as const;
+    await this.#options.ledger.batches.update(id, change);
+  }
+
   /** Reads the results of an ended batch. Rows that finished before are no longer in the group. */
   async #applyResults(group: BatchGroup, batch: BatchState): Promise<void> {
     const { api, ledger, pause } = this.#options;
@@ -241,8 +248,13 @@ export class BatchRun {
     if (anyRow) {
       const request = await batchRequest({ ...this.#batchTask, job: withoutImages(this.#batchTask.job) }, anyRow);
       for await (const { id, tag, answer } of api.readResults(batch, request, this.#signal)) {
+        if (tag !== undefined && tag !== batchTag(fileName(group))) {
+          // Of another client. The second mistake leaves the rows to single calls.
+          if (group.tries === 1) return this.#searchAgain(group);
+          break;
+        }
         const rowIndex = rowOfLine(id);
-        if (rowIndex === null || (tag !== undefined && tag !== batchTag(fileName(group)))) continue;
+        if (rowIndex === null) continue;
         const task: Promise<void> = this.#applyResult(group.id, rowIndex, answer).finally(() => tasks.delete(task));
         task.catch(() => undefined);
         tasks.add(task);

@@ -112,6 +112,36 @@ describe("a job with Anthropic message batches", { concurrency: 2 }, () => {
     });
   }
 
+  test("pays no row twice if it first takes another client's batch of equal size for its own after kill -9", async () => {
+    const reached = Promise.withResolvers<void>();
+    let started: MockMessageBatches | null = null;
+    let isArmed = true;
+    const onStep = (at: MessageBatchStep, moment: "arrived" | "done") => {
+      if (!isArmed || at !== "create") return;
+      if (moment === "arrived") {
+        const lines = Array.from({ length: ROWS - 1 }, (_, row) => ({ custom_id: `other_row-${row}`, params: {} }));
+        started?.batches.push({ id: "msgbatch_other", lines, pollCount: 0, createdAt: new Date().toISOString() });
+        return;
+      }
+      isArmed = false;
+      reached.resolve();
+      return new Promise<void>(() => undefined);
+    };
+    await withBatches({ onStep }, async ({ mock, options, rows, countCalls }) => {
+      started = mock;
+      const killed = startCli(ARGS, options);
+      await Promise.race([reached.promise, killed.ended]);
+      killed.child.kill("SIGKILL");
+      assert.equal((await killed.ended).signal, "SIGKILL", killed.stderr);
+      const end = await runCli(ARGS, options);
+      assert.equal(end.code, 0, end.stderr);
+      assert.equal(mock.batches.length, 2);
+      const { "?": _other, ...own } = countCalls();
+      assert.deepEqual(own, everyRowOnce);
+      assert.ok((await rows()).every(({ status }) => status === "completed"));
+    });
+  });
+
   /** Writes a table with an image per row; the images of the given rows are missing. */
   const writePhotos = (directory: string, missing: readonly number[]) => {
     const photo = (row: number) => (missing.includes(row) ? "missing.png" : '"data:image/png;base64,AAAA"');
