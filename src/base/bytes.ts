@@ -12,3 +12,10 @@ export function concatBytes(parts: readonly Uint8Array[]): Uint8Array {
   }
   return whole;
 }
+
+/** Returns one character per byte. */
+export function latin1(bytes: Uint8Array): string {
+  let text = "";
+  for (const byte of bytes) text += String.fromCharCode(byte);
+  return text;
+}

@@ -1,3 +1,4 @@
+import { hasStatus } from "../client/session/reconnect-policy.ts";
 import { ExecServerError } from "../protocol/exec-server-error.ts";
 
 /** First port of `procwire start`, and the number of ports that it tries. */
@@ -33,10 +34,4 @@ export function noServerMessage(url: string): string {
     return `no procwire server at ${host}; start one there with "procwire serve --listen ws://IP:PORT"`;
   const isStartPort = Number(port) >= START_PORT && Number(port) < START_PORT + START_PORTS;
   return `no procwire server at ${host}; start one with "procwire ${isStartPort ? "start" : `serve --listen ${url.replace("localhost", "127.0.0.1")}`}"`;
-}
-
-function hasStatus(error: unknown, status: number): boolean {
-  for (let cause = error; cause instanceof Error; cause = cause.cause)
-    if ("status" in cause && cause.status === status) return true;
-  return false;
 }

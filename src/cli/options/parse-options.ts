@@ -1,5 +1,6 @@
 import { type ParseArgsConfig, parseArgs } from "node:util";
 import { hasErrorCode } from "../../base/error-code.ts";
+import { editDistance } from "../../base/text/edit-distance.ts";
 import { UsageError } from "../usage-error.ts";
 
 /** `parseArgs` of node:util, with a suggestion in the error for an unknown option. */
@@ -40,26 +41,4 @@ export function closestMatch(typed: string, words: readonly string[]): string | 
     .sort((a, b) => a.distance - b.distance);
   // More than a third of wrong letters is another word, not a typing error.
   return best && best.distance <= Math.max(1, Math.floor(typed.length / 3)) ? best.word : null;
-}
-
-/** Number of letters to add, remove, change or swap with the next one (Damerau-Levenshtein). */
-function editDistance(from: string, to: string): number {
-  const rows = [Array.from({ length: to.length + 1 }, (_, at) => at)];
-  const at = (row: number, column: number) => rows[row]?.[column] ?? Number.POSITIVE_INFINITY;
-  for (let row = 1; row <= from.length; row++) {
-    rows.push([row]);
-    for (let column = 1; column <= to.length; column++) {
-      const same = from[row - 1] === to[column - 1] ? 0 : 1;
-      const isSwapped = from[row - 1] === to[column - 2] && from[row - 2] === to[column - 1];
-      rows[row]?.push(
-        Math.min(
-          at(row - 1, column) + 1,
-          at(row, column - 1) + 1,
-          at(row - 1, column - 1) + same,
-          isSwapped ? at(row - 2, column - 2) + 1 : Number.POSITIVE_INFINITY,
-        ),
-      );
-    }
-  }
-  return at(from.length, to.length);
 }

@@ -1,3 +1,4 @@
+import { latin1 } from "../../base/bytes.ts";
 import { invalidParams, ProtocolError } from "../../protocol/errors.ts";
 import { encodePathText, pathBytesFromUri, pathFromUri, percentDecode, uriFromPath } from "../../protocol/path-uri.ts";
 
@@ -90,10 +91,4 @@ function findProblem(name: string): string | null {
 
 function invalidName(name: string, directory: string, problem: string): ProtocolError {
   return new ProtocolError(`the server sent an invalid name \`${name}\` for an entry of \`${directory}\`: ${problem}`);
-}
-
-function latin1(bytes: Uint8Array): string {
-  let text = "";
-  for (const byte of bytes) text += String.fromCharCode(byte);
-  return text;
 }

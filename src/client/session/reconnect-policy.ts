@@ -93,7 +93,8 @@ export function isUnauthorized(error: unknown): boolean {
   return hasStatus(error, 401, 403);
 }
 
-function hasStatus(error: unknown, ...statuses: number[]): boolean {
+/** Reports whether the error or one of its causes has one of these HTTP statuses. */
+export function hasStatus(error: unknown, ...statuses: number[]): boolean {
   return causes(error).some((cause) => "status" in cause && statuses.some((status) => status === cause.status));
 }
 

@@ -1,3 +1,5 @@
+import { editDistance } from "../../base/text/edit-distance.ts";
+
 /** Minimum length of a name that counts as an abbreviation of another one. */
 const MIN_PREFIX_LENGTH = 3;
 
@@ -19,19 +21,4 @@ export function findNearestName(name: string, known: readonly string[]): string 
 function isPrefixPair(one: string, other: string): boolean {
   const [short, long] = one.length <= other.length ? [one, other] : [other, one];
   return short.length >= MIN_PREFIX_LENGTH && long.startsWith(short);
-}
-
-/** Returns the Levenshtein distance of two short names. */
-function editDistance(one: string, other: string): number {
-  let previous = Array.from({ length: other.length + 1 }, (_, at) => at);
-  for (let row = 1; row <= one.length; row++) {
-    const current = [row];
-    for (let column = 1; column <= other.length; column++) {
-      const replaced = (previous[column - 1] ?? 0) + (one[row - 1] === other[column - 1] ? 0 : 1);
-      const shifted = 1 + Math.min(previous[column] ?? 0, current[column - 1] ?? 0);
-      current.push(Math.min(replaced, shifted));
-    }
-    previous = current;
-  }
-  return previous[other.length] ?? 0;
 }

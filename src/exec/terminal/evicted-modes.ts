@@ -1,4 +1,4 @@
-import { concatBytes } from "../../base/bytes.ts";
+import { concatBytes, latin1 } from "../../base/bytes.ts";
 import { ESC, incompleteCharacterFrom, sequenceEnd } from "./escape-sequences.ts";
 
 /** Maximum remembered private modes; programs use about twenty. */
@@ -85,9 +85,3 @@ function isMode(bytes: Uint8Array, at: number, end: number): boolean {
 
 /** Final bytes of control sequences that may set a mode. */
 const MODE_FINALS = new Set(Array.from("hlpqr", (letter) => letter.charCodeAt(0)));
-
-function latin1(bytes: Uint8Array): string {
-  let text = "";
-  for (const byte of bytes) text += String.fromCharCode(byte);
-  return text;
-}
