@@ -1,5 +1,5 @@
 import type { ResolvedSandbox, RestoredSandbox, SandboxResources } from "../exec/backend/resolved-sandbox.ts";
-import type { SandboxedStartParams } from "../local/local-backend.ts";
+import type { SandboxedStartParams } from "../local/start-confinement.ts";
 import type { MaskedPaths } from "../sandbox/masked-paths.ts";
 import type { SandboxedPeerDetector } from "../sandbox/sandboxed-peers.ts";
 import type { PeerAddress } from "../server/host-services.ts";

@@ -33,7 +33,7 @@ export function buildChildEnv(
   return Object.fromEntries(variables);
 }
 
-/** Returns the sorted names of the host's variables that the guard withholds from this child. */
+/** Returns the sorted names of the host's variables that the secret filter removes for this child. */
 export function filteredSecretNames(request: EnvironmentRequest, host: Record<string, string | undefined>): string[] {
   const env = buildChildEnv(request, host);
   return [...secretNames(request, host)].filter((name) => !Object.hasOwn(env, name)).sort();

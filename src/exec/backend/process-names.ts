@@ -3,7 +3,7 @@ import type { HostProcess } from "./host-backend.ts";
 import { onceEnded } from "./process-state.ts";
 
 /** A name that is reserved for one process. */
-export interface NameClaim {
+export interface NameReservation {
   /** Frees the name because the process did not start. */
   release(): void;
   /** Frees the name when the process exits. */
@@ -19,7 +19,7 @@ export class ProcessNames {
    * Reserves a name before its process starts, so that of two concurrent starts only one succeeds. `holder` identifies
    * the process in the error of the other start. Throws if a live process has the name.
    */
-  claim(ownerId: string, name: string, holder: string): NameClaim {
+  reserve(ownerId: string, name: string, holder: string): NameReservation {
     // A name has no slash, so the last slash separates owner and name.
     const key = `${ownerId}/${name}`;
     const current = this.#holders.get(key);

@@ -25,7 +25,7 @@ export class ProcessTable {
   }
 
   /** Throws if the id is in use or the session has too many live processes. Otherwise counts one more live process. */
-  claim(processId: string): void {
+  acquire(processId: string): void {
     if (this.#slots.has(processId))
       throw invalidRequest(`process ${processId} already exists`, { reason: "processExists" });
     if (this.#liveEstimate >= this.#maxLive) this.#liveEstimate = this.#countLive();
@@ -37,9 +37,9 @@ export class ProcessTable {
     this.#liveEstimate++;
   }
 
-  /** Claims an id for a process that is being started. */
+  /** Reserves an id for a process that is being started. */
   reserve(processId: string): ProcessReservation {
-    this.claim(processId);
+    this.acquire(processId);
     const { promise, resolve } = Promise.withResolvers<SessionProcess | null>();
     this.#slots.set(processId, { type: "starting", started: promise });
     return {
@@ -56,7 +56,7 @@ export class ProcessTable {
     };
   }
 
-  /** Adds a process whose id was claimed. */
+  /** Adds a process whose id was acquired. */
   add(entry: SessionProcess): void {
     this.#slots.set(entry.processId, { type: "started", entry });
   }

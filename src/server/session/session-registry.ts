@@ -77,7 +77,7 @@ export class SessionRegistry {
       recordsInput: recordInput ?? false,
     });
     const { name, running } = process.listing();
-    if (name !== undefined && running) this.#deps.names.claim(ownerId, name, handle).releaseAtExit(process);
+    if (name !== undefined && running) this.#deps.names.reserve(ownerId, name, handle).releaseAtExit(process);
     if (isReleased) {
       this.#deps.background.add(shared);
       return;

@@ -222,14 +222,14 @@ export class Session implements SandboxScope {
     const isPersistent = lifetime === "persistent";
     const handle = isPersistent || name !== undefined ? handles.generate() : undefined;
     const persistentOwner = isPersistent && handle !== undefined ? { sessionId: this.id, ownerId, handle } : undefined;
-    const claim = name !== undefined && handle !== undefined ? names.claim(ownerId, name, handle) : null;
+    const reservation = name !== undefined && handle !== undefined ? names.reserve(ownerId, name, handle) : null;
     const process = await backend
       .start({ ...params, ownerId, persistentOwner, sandboxScope: this })
       .catch((error: unknown) => {
-        claim?.release();
+        reservation?.release();
         throw error;
       });
-    claim?.releaseAtExit(process);
+    reservation?.releaseAtExit(process);
     const options = { handles, ownerId, lifetime, handle, terminalQueries, recordsInput };
     const shared = new SharedProcess(process, options);
     this.#saveSession(process, { isReleased: false });
@@ -250,7 +250,7 @@ export class Session implements SandboxScope {
       known.changeRole(role);
       return { entry: known, begin: () => undefined };
     }
-    this.#processes.claim(processId);
+    this.#processes.acquire(processId);
     const entry = this.#createEntry(shared, processId, role);
     this.#processes.add(entry);
     return { entry, begin: (drawnSeq) => this.#startAttachedDelivery(entry, drawnSeq ?? afterSeq) };

@@ -5,10 +5,10 @@ import { ProcessNames } from "../../../src/exec/backend/process-names.ts";
 describe("ProcessNames", () => {
   test("rejects a name of a live process of the same owner, with its holder", () => {
     const names = new ProcessNames();
-    const first = names.claim("alice", "web", "k3v7");
-    assert.throws(() => names.claim("alice", "web", "other"), /name `web` is in use by process k3v7/);
-    names.claim("bob", "web", "m2x9");
+    const first = names.reserve("alice", "web", "k3v7");
+    assert.throws(() => names.reserve("alice", "web", "other"), /name `web` is in use by process k3v7/);
+    names.reserve("bob", "web", "m2x9");
     first.release();
-    names.claim("alice", "web", "other");
+    names.reserve("alice", "web", "other");
   });
 });

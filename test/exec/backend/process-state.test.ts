@@ -59,10 +59,10 @@ describe("the state of a process", () => {
   test("frees its name at the exit", async () => {
     const { process } = await startOne();
     const names = new ProcessNames();
-    names.claim("alice", "web", "p").releaseAtExit(process);
-    assert.throws(() => names.claim("alice", "web", "q"), /in use by process p/);
+    names.reserve("alice", "web", "p").releaseAtExit(process);
+    assert.throws(() => names.reserve("alice", "web", "q"), /in use by process p/);
     process.log.exited(EXIT);
-    names.claim("alice", "web", "q");
+    names.reserve("alice", "web", "q");
   });
 
   test("ends with its session", async () => {

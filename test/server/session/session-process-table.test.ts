@@ -54,7 +54,7 @@ describe("ProcessTable", () => {
     const table = new ProcessTable(10);
     table.reserve("p");
     assert.throws(() => table.reserve("p"), { message: "process p already exists" });
-    assert.throws(() => table.claim("p"), { message: "process p already exists" });
+    assert.throws(() => table.acquire("p"), { message: "process p already exists" });
   });
 
   test("limits live, pending and restored processes together, but not ended ones", () => {
@@ -63,13 +63,13 @@ describe("ProcessTable", () => {
     table.restore(restored.entry);
     table.reserve("started").complete(started.entry);
     const pending = table.reserve("pending");
-    assert.throws(() => table.claim("more"), /^RequestError: too many processes: this session may have 3 live/);
+    assert.throws(() => table.acquire("more"), /^RequestError: too many processes: this session may have 3 live/);
     started.process.exit();
-    table.claim("more");
+    table.acquire("more");
     table.add(createEntry("more").entry);
-    assert.throws(() => table.claim("again"), /too many processes/);
+    assert.throws(() => table.acquire("again"), /too many processes/);
     pending.fail();
-    table.claim("again");
+    table.acquire("again");
   });
 
   test("contains a process until its id is removed or names another process", () => {
