@@ -327,13 +327,13 @@ async function startWriter(home: string, jobId: string, onFinished: (rows: numbe
   await ledger.setStatus("running", ["pending"]);
   const usage = { inputTokens: 800, cachedInputTokens: 400, outputTokens: 60, reasoningOutputTokens: 0 };
   for (let finished = 0; ; ) {
-    const claims = await ledger.lease(100);
-    if (claims.length === 0) break;
-    finished += claims.length;
-    for (const claim of claims) {
-      if (claim.item.itemId.endsWith("77"))
-        await ledger.fail(claim, { errorClass: "timeout", message: "too slow", usage });
-      else await ledger.complete(claim, { result: '{"ok":true}', usage, stop: false });
+    const leases = await ledger.lease(100);
+    if (leases.length === 0) break;
+    finished += leases.length;
+    for (const lease of leases) {
+      if (lease.item.itemId.endsWith("77"))
+        await ledger.fail(lease, { errorClass: "timeout", message: "too slow", usage });
+      else await ledger.complete(lease, { result: '{"ok":true}', usage, stop: false });
     }
     // Yields, because this process also drives the browser.
     await new Promise((resolve) => setTimeout(resolve, 20));

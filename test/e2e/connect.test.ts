@@ -28,7 +28,7 @@ import { ManualClock } from "../support/manual-clock.ts";
 import { runCli } from "../support/servers/run-cli.ts";
 import { isAlive, PROCWIRE, ServeChild, scratchDirectory } from "../support/servers/serve.ts";
 import { NO_SUPERVISOR, persistentParams } from "../support/servers/supervised-server.ts";
-import { OwnServerPlace } from "../support/servers/user-server.ts";
+import { UserServerDirectory } from "../support/servers/user-server.ts";
 import { nameOf } from "../support/system/process-stats.ts";
 import { until } from "../support/system/until.ts";
 
@@ -36,7 +36,7 @@ const TIMEOUT = { timeout: 600_000 };
 
 describe("a server that is started on demand", TIMEOUT, () => {
   test("runs commands over the stdio of a connect program, outlives that program, and serves the next client", async () => {
-    await using place = new OwnServerPlace();
+    await using place = new UserServerDirectory();
     const run = (...words: string[]) =>
       runCli(["run", "--connect", place.url("echo a greeting; printf more;"), "--", ...words], {
         cwd: place.directory,
@@ -55,7 +55,7 @@ describe("a server that is started on demand", TIMEOUT, () => {
 
   test("starts once, even if many clients request it at the same moment", async () => {
     for (let round = 0; round < 3; round++) {
-      await using place = new OwnServerPlace();
+      await using place = new UserServerDirectory();
       const sockets = await Promise.all(
         Array.from({ length: 40 }, () => connectUserServer({ directory: place.runtimeDirectory })),
       );
@@ -65,7 +65,7 @@ describe("a server that is started on demand", TIMEOUT, () => {
   });
 
   test("runs in a separate POSIX session and inherits no descriptor of the program that started it", async () => {
-    await using place = new OwnServerPlace();
+    await using place = new UserServerDirectory();
     // Node itself closes descriptor 9, but not descriptor 60.
     const held = spawn(
       "bash",
@@ -87,7 +87,7 @@ describe("a server that is started on demand", TIMEOUT, () => {
   test("is replaced when it is killed, and the handle of a persistent process stays valid", {
     skip: NO_SUPERVISOR,
   }, async () => {
-    await using place = new OwnServerPlace();
+    await using place = new UserServerDirectory();
     await using client = await NodeExecServerClient.connectWebSocket({ url: place.url() });
     const script = 'while read line; do echo "got $line"; done; exit 7';
     const persistent = await client.start(persistentParams("persistent", script));
@@ -109,7 +109,7 @@ describe("a server that is started on demand", TIMEOUT, () => {
   });
 
   test("exits together with its supervisor after the idle timeout", async () => {
-    await using place = new OwnServerPlace();
+    await using place = new UserServerDirectory();
     const socket = await connectUserServer({ directory: place.runtimeDirectory, idleExitSeconds: 0.3 });
     socket.destroy();
     await until("all of it has ended", () => place.serverPids().length === 0);
@@ -117,7 +117,7 @@ describe("a server that is started on demand", TIMEOUT, () => {
   });
 
   test("reports why it could not start", async () => {
-    await using place = new OwnServerPlace();
+    await using place = new UserServerDirectory();
     mkdirSync(place.runtimeDirectory, { mode: 0o700 });
     writeFileSync(join(place.runtimeDirectory, "server.sock"), "");
     const { code, stderr } = await runCli(["run", "--connect", place.url(), "--", "true"], {
@@ -182,7 +182,7 @@ describe("the directory of a per-user server", () => {
 
 describe("a connection through a program", TIMEOUT, () => {
   test("loses and duplicates nothing when the program is killed repeatedly", async () => {
-    await using place = new OwnServerPlace();
+    await using place = new UserServerDirectory();
     const pids = join(place.directory, "pids");
     writeFileSync(pids, "");
     const connectPids = () => readFileSync(pids, "utf8").trim().split("\n").map(Number);

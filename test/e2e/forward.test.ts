@@ -52,7 +52,7 @@ async function startServer(
     await listening.close();
     await server.close();
   });
-  return { figures: metrics, url: listening.url };
+  return { metrics, url: listening.url };
 }
 
 async function connectTo(t: TestContext, url: string) {
@@ -96,7 +96,7 @@ const at = (port: number) => ({ port: 0, target: { host: "localhost", port } });
 
 describe("forwarding", { timeout: 600_000 }, () => {
   test("serves 200 connections to a web server at once, each with its own body", async (t) => {
-    const { url, figures } = await startServer(t);
+    const { url, metrics } = await startServer(t);
     const client = await connectTo(t, url);
     let together = 0;
     const all = Promise.withResolvers<void>();
@@ -119,8 +119,8 @@ describe("forwarding", { timeout: 600_000 }, () => {
       }),
     );
     assert.equal(bodies.filter((isSame) => isSame).length, 200);
-    await until("all streams are closed", () => figures.forwardStreams === 0);
-    assert.ok(figures.forwardedBytes > 200 * 40_000 * 0.5);
+    await until("all streams are closed", () => metrics.forwardStreams === 0);
+    assert.ok(metrics.forwardedBytes > 200 * 40_000 * 0.5);
   });
 
   test("carries large bodies in both directions at once, to the byte", async (t) => {
@@ -152,7 +152,7 @@ describe("forwarding", { timeout: 600_000 }, () => {
   });
 
   test("passes on a reset, from either side", async (t) => {
-    const { url, figures } = await startServer(t);
+    const { url, metrics } = await startServer(t);
     const client = await connectTo(t, url);
     const errors: string[] = [];
     const port = await target(t, (socket) => {
@@ -172,11 +172,11 @@ describe("forwarding", { timeout: 600_000 }, () => {
     await once(other, "data");
     other.resetAndDestroy();
     await until("the target sees the reset", () => errors.includes("ECONNRESET"));
-    await until("all streams are closed", () => figures.forwardStreams === 0);
+    await until("all streams are closed", () => metrics.forwardStreams === 0);
   });
 
   test("applies backpressure to a target whose reader is slow, and to no other stream", async (t) => {
-    const { url, figures } = await startServer(t);
+    const { url, metrics } = await startServer(t);
     const client = await connectTo(t, url);
     let written = 0;
     const flood = await target(t, (socket) => {
@@ -210,7 +210,7 @@ describe("forwarding", { timeout: 600_000 }, () => {
     await until("the bulk output has stopped", hasStopped);
     assert.ok(written < 64 * MIB, `${written} bytes were taken`);
     slow.destroy();
-    await until("all streams are closed", () => figures.forwardStreams === 0);
+    await until("all streams are closed", () => metrics.forwardStreams === 0);
   });
 
   test("delivers process output while a forwarded stream carries bulk data", async (t) => {
@@ -325,7 +325,7 @@ describe("forwarding", { timeout: 600_000 }, () => {
 
   test("limits the number of streams, and the unacknowledged bytes of each stream", async (t) => {
     const caps = { ...DEFAULT_SERVER_CAPS, forwardStreams: { perOwner: 2, total: 3 }, forwardListeners: 1 };
-    const { url, figures } = await startServer(t, { allowForward: ["loopback"], caps });
+    const { url, metrics } = await startServer(t, { allowForward: ["loopback"], caps });
     const client = await connectTo(t, url);
     const port = await target(t, (socket) => socket.pause());
     const stream = (streamId: string, from = client) =>
@@ -358,7 +358,7 @@ describe("forwarding", { timeout: 600_000 }, () => {
     );
     await client.close();
     await second.close();
-    await until("all streams are closed", () => figures.forwardStreams === 0);
+    await until("all streams are closed", () => metrics.forwardStreams === 0);
   });
 
   test("logs principal and target of each accepted and rejected forward", async (t) => {

@@ -10,7 +10,7 @@ import {
 import { decodeBase64, encodeBase64 } from "../../src/protocol/base64.ts";
 import { parseMessage } from "../../src/protocol/envelope.ts";
 
-import type { Lane } from "./sim-direct-input.ts";
+import type { SimDirection } from "./sim-direction.ts";
 
 export interface EndOptions {
   label: string;
@@ -27,8 +27,8 @@ export class SimConnection implements Connection {
   onDrain: () => void = () => undefined;
   readonly #options: EndOptions;
   /** Outgoing direction. Incoming messages arrive from the peer's outgoing direction. */
-  #out: Lane | null = null;
-  #in: Lane | null = null;
+  #out: SimDirection | null = null;
+  #in: SimDirection | null = null;
   #onEvent: ((event: ConnectionEvent) => void) | null = null;
   #decodeBytes: BytesDecoder | undefined;
   #isPaused = false;
@@ -39,7 +39,7 @@ export class SimConnection implements Connection {
     this.#options = options;
   }
 
-  join(out: Lane, incoming: Lane): void {
+  join(out: SimDirection, incoming: SimDirection): void {
     this.#out = out;
     this.#in = incoming;
   }

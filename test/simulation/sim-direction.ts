@@ -7,7 +7,7 @@ const READ_BYTES = 32 * 1024;
 
 type Entry = { type: "text"; text: string } | { type: "end"; reason: string | null };
 
-export interface LaneOptions {
+export interface SimDirectionOptions {
   clock: SimClock;
   random: Random;
   /** Latency of a message, with jitter, but without reordering. */
@@ -18,8 +18,8 @@ export interface LaneOptions {
 }
 
 /** One direction of a connection: in order, with latency, a limited window and faults. */
-export class Lane {
-  readonly #options: LaneOptions;
+export class SimDirection {
+  readonly #options: SimDirectionOptions;
   readonly #queue: Entry[] = [];
   readonly #flight: { entry: Entry; at: number }[] = [];
   #from: SimConnection | null = null;
@@ -34,7 +34,7 @@ export class Lane {
   #isDead = false;
   #isClosed = false;
 
-  constructor(options: LaneOptions) {
+  constructor(options: SimDirectionOptions) {
     this.#options = options;
   }
 

@@ -2,7 +2,7 @@ import type { Connection } from "../../src/connection/connection.ts";
 import type { Random } from "./random.ts";
 import type { SimClock } from "./sim-clock.ts";
 import { SimConnection } from "./sim-connection.ts";
-import { Lane } from "./sim-direct-input.ts";
+import { SimDirection } from "./sim-direction.ts";
 import type { Trace } from "./trace.ts";
 
 /** Network conditions of one run. */
@@ -35,8 +35,8 @@ export class SimPair {
   readonly server: SimConnection;
   readonly name: string;
   readonly clientName: string;
-  readonly #toServer: Lane;
-  readonly #toClient: Lane;
+  readonly #toServer: SimDirection;
+  readonly #toClient: SimDirection;
   readonly #clock: SimClock;
   readonly #random: Random;
 
@@ -53,7 +53,7 @@ export class SimPair {
     this.#clock = clock;
     this.#random = random;
     const createDirection = (arrow: string) =>
-      new Lane({
+      new SimDirection({
         clock,
         random,
         latencyMs: random.int(0, profile.maxLatencyMs),

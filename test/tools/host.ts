@@ -18,12 +18,12 @@ export interface Setup {
   call: (name: string, args: Record<string, unknown>) => Promise<ToolOutput>;
 }
 
-export interface BehaviourOptions {
+export interface BehaviorOptions {
   skip?: string | false;
   options?: (directory: string) => Partial<UnifiedExecOptions>;
 }
 
-export type Behaves = (what: string, run: (set: Setup) => Promise<void>, more?: BehaviourOptions) => void;
+export type Behaves = (what: string, run: (set: Setup) => Promise<void>, more?: BehaviorOptions) => void;
 
 /** Defines a test with tools on a new host, in a separate directory outside of /tmp. */
 export function behavesOn(openHost: () => Promise<Host>): Behaves {

@@ -1,10 +1,10 @@
 import { describe } from "node:test";
 import { createLocalBackend } from "../../src/host/create-local-backend.ts";
 import { availableSandboxes } from "../../src/sandbox/sandbox-probe.ts";
-import { testCommands } from "./command-behaviour.ts";
+import { testCommands } from "./command-behavior.ts";
 import { behavesOn } from "./host.ts";
-import { testLogin } from "./login-behaviour.ts";
-import { testWalls } from "./sandboxed-behavior.ts";
+import { testLogin } from "./login-behavior.ts";
+import { testSandbox } from "./sandboxed-behavior.ts";
 import { testSwappedWorkdirs } from "./swapped-workdir.ts";
 
 const behaves = behavesOn(async () => {
@@ -19,7 +19,7 @@ const behaves = behavesOn(async () => {
 // These tests mostly wait, so they run concurrently.
 describe("local", { concurrency: 4 }, () => {
   testCommands(behaves);
-  testWalls(behaves);
+  testSandbox(behaves);
   testLogin(behaves);
   testSwappedWorkdirs(behaves);
 });

@@ -10,11 +10,11 @@ import { createUnifiedExec } from "../../src/tools/unified-exec.ts";
 import { FaultProxy } from "../support/faults/fault-proxy.ts";
 import { until } from "../support/system/until.ts";
 import { call, collectEvents, fact, sessionOf, textOf, typesOf } from "./calls.ts";
-import { testCommands } from "./command-behaviour.ts";
+import { testCommands } from "./command-behavior.ts";
 import type { Host } from "./host.ts";
 import { behavesOn } from "./host.ts";
-import { testLogin } from "./login-behaviour.ts";
-import { testWalls } from "./sandboxed-behavior.ts";
+import { testLogin } from "./login-behavior.ts";
+import { testSandbox } from "./sandboxed-behavior.ts";
 import { testSwappedWorkdirs } from "./swapped-workdir.ts";
 
 /** A separate server, and a client behind a proxy that can cut the connection. */
@@ -40,7 +40,7 @@ const behaves = behavesOn(() => openRemote());
 // These tests mostly wait, so they run concurrently.
 describe("remote", { concurrency: 4 }, () => {
   testCommands(behaves);
-  testWalls(behaves);
+  testSandbox(behaves);
   testLogin(behaves);
   testSwappedWorkdirs(behaves);
 });

@@ -11,7 +11,7 @@ import { fact, sessionOf, textOf } from "./calls.ts";
 import type { Behaves } from "./host.ts";
 
 /** Behavior of sandboxed processes, on any backend. */
-export function testWalls(behaves: Behaves): void {
+export function testSandbox(behaves: Behaves): void {
   const walled =
     (approval?: ApprovalPolicy, network = false) =>
     (directory: string): Partial<UnifiedExecOptions> => ({

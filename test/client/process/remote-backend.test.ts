@@ -61,19 +61,19 @@ describe("RemoteBackend.start", () => {
 
   test("sends names, credentials and proxy ports only to a server that supports them", async () => {
     const networkProxy = { proxy: policy({ ports: [443] }) };
-    const cases = [
+    const cases: [Partial<StartParams>, RegExp][] = [
       [{ name: "web" }, /name and labels: not supported by this server/],
       [{ labels: { team: "a" } }, /name and labels: not supported by this server/],
       [{ credentials: ["registry"] }, /credentials: not supported by this server/],
       [{ networkProxy }, /networkProxy\.proxy\.ports: not supported by this server/],
-    ] as const;
+    ];
     const plain = await connect(PLAIN);
     for (const [params, error] of cases) await assert.rejects(plain.client.start({ ...START, ...params }), error);
     assert.deepEqual(plain.server.calls("process/start"), []);
     await plain.client.close();
     const extended = await connect({ initialize: () => ({ sessionId: "S", extensions: ["names"] }) });
     for (const [index, [params]] of cases.entries())
-      await extended.client.start({ ...START, processId: `p${index}`, ...params });
+      await extended.client.start({ ...START, ...params, processId: `p${index}` });
     assert.equal(extended.server.calls("process/start").length, cases.length);
     await extended.client.close();
   });

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import { runCli as runCliIn, startCli } from "../../support/servers/run-cli.ts";
 import { ServeChild, scratchDirectory } from "../../support/servers/serve.ts";
-import { OwnServerPlace } from "../../support/servers/user-server.ts";
+import { UserServerDirectory } from "../../support/servers/user-server.ts";
 import { until } from "../../support/system/until.ts";
 
 const scratch = scratchDirectory();
@@ -85,7 +85,7 @@ describe("procwire console", () => {
   });
 
   test("forwards the console of a server that the bridge of ssh:// starts on demand", async () => {
-    await using place = new OwnServerPlace();
+    await using place = new UserServerDirectory();
     const { run, url } = await forwardedConsole("--connect", place.url());
     assert.deepEqual(await openLoginUrl(url), { id: `uid:${process.geteuid?.()}`, role: "user" });
     run.child.kill("SIGTERM");

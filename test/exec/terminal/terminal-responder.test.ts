@@ -65,13 +65,13 @@ const REPLIES: readonly (readonly [string, string, string])[] = [
   ["XTWINOPS size in characters", String.raw`\033[18t`, "033[8;24;80t"],
   ["XTWINOPS screen size", String.raw`\033[19t`, "033[9;24;80t"],
   ["XTWINOPS title, which is never told", String.raw`\033]2;rm -rf\007\033[21t`, "033]l033\\"],
-  ["dynamic colour 10", String.raw`\033]10;?\007`, "033]10;rgb:e5e5/e5e5/e5e5033\\"],
-  ["dynamic colour 11", String.raw`\033]11;?\033\\`, "033]11;rgb:0000/0000/0000033\\"],
-  ["dynamic colour 12", String.raw`\033]12;?\007`, "033]12;rgb:e5e5/e5e5/e5e5033\\"],
-  ["two dynamic colours", String.raw`\033]10;?;?\007`, "033]10;rgb:e5e5/e5e5/e5e5033\\033]11;rgb:0000/0000/0000033\\"],
-  ["colour 1", String.raw`\033]4;1;?\007`, "033]4;1;rgb:cdcd/0000/0000033\\"],
-  ["colour 21", String.raw`\033]4;21;?\007`, "033]4;21;rgb:0000/0000/ffff033\\"],
-  ["colour 255", String.raw`\033]4;255;?\007`, "033]4;255;rgb:eeee/eeee/eeee033\\"],
+  ["dynamic color 10", String.raw`\033]10;?\007`, "033]10;rgb:e5e5/e5e5/e5e5033\\"],
+  ["dynamic color 11", String.raw`\033]11;?\033\\`, "033]11;rgb:0000/0000/0000033\\"],
+  ["dynamic color 12", String.raw`\033]12;?\007`, "033]12;rgb:e5e5/e5e5/e5e5033\\"],
+  ["two dynamic colors", String.raw`\033]10;?;?\007`, "033]10;rgb:e5e5/e5e5/e5e5033\\033]11;rgb:0000/0000/0000033\\"],
+  ["color 1", String.raw`\033]4;1;?\007`, "033]4;1;rgb:cdcd/0000/0000033\\"],
+  ["color 21", String.raw`\033]4;21;?\007`, "033]4;21;rgb:0000/0000/ffff033\\"],
+  ["color 255", String.raw`\033]4;255;?\007`, "033]4;255;rgb:eeee/eeee/eeee033\\"],
   ["the clipboard, which is never told", String.raw`\033]52;c;?\007`, ""],
 ];
 
@@ -129,7 +129,7 @@ describe("TerminalResponder", () => {
     const child = await backend.start(start(["bash", "-c", script]));
     await child.wait({ until: { type: "output", pattern: "done" }, timeoutMs: 120_000 });
     let former = -1;
-    await until("the answers to end", async () => {
+    await until("the replies to end", async () => {
       const now = child.child?.input.queuedBytes ?? 0;
       const isSame = now === former;
       former = now;

@@ -104,13 +104,13 @@ suite("rights and encryption", { skip }, () => {
   test("a server that is unavailable at first is probed for TLS once it is available", async () => {
     const url = await postgres.createDatabase();
     await postgres.stop();
-    const isTold = Promise.withResolvers<void>();
+    const reported = Promise.withResolvers<void>();
     const opening = PostgresStore.open({
       databaseUrl: url,
       waitToOpen: true,
-      onError: () => isTold.resolve(),
+      onError: () => reported.resolve(),
     });
-    await isTold.promise;
+    await reported.promise;
     await postgres.start();
     await using _store = await opening;
     assert.deepEqual(await query(url, ENCRYPTED), [{ ssl: true }]);

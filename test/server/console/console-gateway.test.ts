@@ -114,7 +114,7 @@ async function open(
 }
 
 /** A gateway with low limits and short timeouts, on the sockets of a real server. */
-async function openNarrow(useNode: boolean, { timeouts, shares = {}, figures: metrics }: NarrowOptions = {}) {
+async function openNarrow(useNode: boolean, { timeouts, shares = {}, metrics }: NarrowOptions = {}) {
   const host = createLocalHost();
   const server = new ExecServer({ ...host, metrics, sockets: useNode ? nodeSocketProvider : host.sockets });
   const gateway = new WebSocketGateway(
@@ -159,7 +159,7 @@ async function openNarrow(useNode: boolean, { timeouts, shares = {}, figures: me
 interface NarrowOptions {
   timeouts?: Partial<HttpTimeouts> | undefined;
   shares?: Partial<FdQuota> | undefined;
-  figures?: ServerMetrics | undefined;
+  metrics?: ServerMetrics | undefined;
 }
 
 const get = (path: string, more = "") => `GET ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\n${more}\r\n`;
@@ -181,8 +181,8 @@ const offer = (token: string, first = "procwire.v1, ") =>
 for (const useNode of [false, true]) {
   describe(`a gateway with a web console, over ${useNode ? "Node's sockets" : "the addon's sockets"}`, () => {
     test("counts rejected requests, also on kept-alive connections", async () => {
-      const figures = new ServerMetrics();
-      await using gateway = await open(useNode, undefined, {}, figures);
+      const metrics = new ServerMetrics();
+      await using gateway = await open(useNode, undefined, {}, metrics);
       const http = gateway.http();
       const statuses: number[] = [];
       const send = async (request: string) => void statuses.push((await http.send(request)).status);
@@ -193,8 +193,8 @@ for (const useNode of [false, true]) {
       await send("POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n");
       await send("no request at all\r\n\r\n");
       assert.deepEqual(statuses, [200, 404, 401, 403, 405, 400]);
-      await until("all are counted", () => figures.rejectionsByStatus.size === 5);
-      const counted = [...figures.rejectionsByStatus].toSorted(([one], [other]) => one - other);
+      await until("all are counted", () => metrics.rejectionsByStatus.size === 5);
+      const counted = [...metrics.rejectionsByStatus].toSorted(([one], [other]) => one - other);
       assert.deepEqual(counted, [
         [400, 1],
         [401, 1],

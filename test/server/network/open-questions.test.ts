@@ -11,6 +11,7 @@ import { policy } from "../../support/network/network-config.ts";
 import { FakeHost } from "../../support/servers/fake-host.ts";
 import { fakeSessions } from "../../support/servers/fake-sessions.ts";
 import { scratchDirectory } from "../../support/servers/serve.ts";
+import { flushEventLoop } from "../../support/system/flush-event-loop.ts";
 
 const request = { protocol: "https_connect", host: "x.test", port: 443 } as const;
 const question = { ...request, reason: "no rule allows this host", canRemember: false };
@@ -63,16 +64,14 @@ async function setUp({ hasConsole = true } = {}) {
   };
 }
 
-const settle = () => new Promise((resolve) => setImmediate(resolve));
-
 describe("a network question", () => {
   test("is listed with its command and target, and the first answer wins", async () => {
     using server = await setUp();
     const { asking, console, decide, answers, handle, lines } = server;
     const decided = decide();
-    await settle();
+    await flushEventLoop();
     const asked = asking.call("network/ask", { processId: "p", ...question });
-    await settle();
+    await flushEventLoop();
     const { questions } = await console.call("network/questions", {});
     assert.deepEqual(
       questions.map(({ askedAtMs, ...shown }) => shown),
@@ -120,9 +119,9 @@ describe("a network question", () => {
     using server = await setUp();
     const { asking, console, decide, answers, lines } = server;
     const decided = decide();
-    await settle();
+    await flushEventLoop();
     const asked = asking.call("network/ask", { processId: "p", ...question });
-    await settle();
+    await flushEventLoop();
     answers[0]?.({ type: "deny", reason: "rejected by user" });
     await decided;
     assert.deepEqual(await asked, { answer: undefined });
@@ -140,7 +139,7 @@ describe("a network question", () => {
     await assert.rejects(ask(server.console, "a"), /was not started by this session/);
     using other = await setUp({ hasConsole: false });
     void other.decide();
-    await settle();
+    await flushEventLoop();
     await assert.rejects(ask(other.asking), /no web console/);
   });
 

@@ -5,7 +5,7 @@ import { waitFor } from "../../../src/exec/wait/wait-for-output.ts";
 import { createLocalBackend } from "../../../src/host/create-local-backend.ts";
 import { runCli } from "./run-cli.ts";
 import { PROCWIRE } from "./serve.ts";
-import { OwnServerPlace } from "./user-server.ts";
+import { UserServerDirectory } from "./user-server.ts";
 
 /** All programs that a remote host needs, which exclude Node and procwire. */
 const REMOTE_PROGRAMS = [
@@ -27,7 +27,7 @@ const REMOTE_PROGRAMS = [
  * A host behind a fake `ssh` (or `docker`): a real shell runs the real command, in a temporary home and with only the
  * programs of a bare system on the PATH.
  */
-export class BareHost extends OwnServerPlace {
+export class BareHost extends UserServerDirectory {
   readonly home = join(this.directory, "home");
   /** The only directory on the PATH of the host. */
   readonly programs = join(this.directory, "far-bin");

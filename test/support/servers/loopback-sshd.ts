@@ -6,7 +6,7 @@ import { userInfo } from "node:os";
 import { dirname, join } from "node:path";
 import { skipUnless } from "../system/skip-unless.ts";
 import { childrenOf, PROCWIRE } from "./serve.ts";
-import { OwnServerPlace } from "./user-server.ts";
+import { UserServerDirectory } from "./user-server.ts";
 
 const SSHD = "/usr/sbin/sshd";
 /** Why no sshd can run on this host, or false. */
@@ -35,7 +35,7 @@ export interface RemoteHostOptions {
 
 /** A real sshd on a free port, with temporary keys, and an ssh that knows them. */
 export class LoopbackSshd {
-  readonly place = new OwnServerPlace();
+  readonly place = new UserServerDirectory();
   readonly home = join(this.place.directory, "home");
   readonly port: number;
   readonly #daemon: ChildProcess;

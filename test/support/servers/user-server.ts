@@ -4,7 +4,7 @@ import { until } from "../system/until.ts";
 import { PROCWIRE, scratchDirectory } from "./serve.ts";
 
 /** A temporary runtime directory. Disposal ends the per-user server that was started in it. */
-export class OwnServerPlace implements AsyncDisposable {
+export class UserServerDirectory implements AsyncDisposable {
   readonly #scratch = scratchDirectory();
   readonly runtimeDirectory = join(this.#scratch.path, "runtime");
   readonly directory = this.#scratch.path;

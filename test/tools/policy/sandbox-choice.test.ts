@@ -5,6 +5,7 @@ import type { ApprovalPolicy, ApprovalRequest, PolicyDecision } from "../../../s
 import type { SandboxChoice } from "../../../src/tools/policy/sandbox-choice.ts";
 import { requireSupportedSandbox, toSandboxRequest } from "../../../src/tools/policy/sandbox-choice.ts";
 import { createUnifiedExec, type UnifiedExec } from "../../../src/tools/unified-exec.ts";
+import { flushEventLoop } from "../../support/system/flush-event-loop.ts";
 import { until } from "../../support/system/until.ts";
 import { call, collectEvents, fact, textOf, typesOf } from "../calls.ts";
 import { ScriptedBackend } from "../scripted-backend.ts";
@@ -83,14 +84,11 @@ function setUp(approval: ApprovalPolicy, sandbox: SandboxChoice = BUBBLEWRAP) {
 const exec = (unified: UnifiedExec, args: Record<string, unknown>) =>
   call(unified, "exec_command", { login: false, ...args });
 
-/** Runs pending reactions of a call without advancing the clock. */
-const settled = () => new Promise((resolve) => setImmediate(resolve));
-
 test("a denial prompts again, and runs once more without the sandbox", async () => {
   const approval = policy("ask");
   const { backend, clock, unified, events } = setUp(approval);
   const result = exec(unified, { cmd: "touch /etc/x" });
-  await settled();
+  await flushEventLoop();
   backend.last.print("touch: Read-only file system\n", "stderr");
   backend.last.end(1);
   await until("it runs again", () => backend.started.length === 2);
@@ -119,7 +117,7 @@ test("a denial prompts again, and runs once more without the sandbox", async () 
 test("a denial that may not be retried is reported unchanged", async () => {
   const { backend, clock, unified } = setUp(policy("refuse"));
   const result = exec(unified, { cmd: "touch /etc/x" });
-  await settled();
+  await flushEventLoop();
   backend.last.print("Permission denied\n");
   backend.last.end(1);
   await clock.advance(0);
@@ -133,7 +131,7 @@ test("a command is retried once only, and only for a denial", async () => {
   const approval = policy("allow", "allow", "allow");
   const { backend, clock, unified } = setUp(approval);
   const denied = exec(unified, { cmd: "a" });
-  await settled();
+  await flushEventLoop();
   for (let attempt = 1; attempt <= 2; attempt++) {
     await until(`attempt ${attempt} has started`, () => backend.started.length === attempt);
     backend.last.print("Permission denied\n");
@@ -142,7 +140,7 @@ test("a command is retried once only, and only for a denial", async () => {
   }
   assert.equal(fact(await denied, "exit_code"), 1);
   const failed = exec(unified, { cmd: "b" });
-  await settled();
+  await flushEventLoop();
   backend.last.print("2 tests failed\n");
   backend.last.end(1);
   await clock.advance(0);
@@ -154,7 +152,7 @@ test("a command is retried once only, and only for a denial", async () => {
 test("without a sandbox, a system error is not a sandbox denial", async () => {
   const { backend, clock, unified } = setUp(policy("allow"), { type: "none" });
   const result = exec(unified, { cmd: "a" });
-  await settled();
+  await flushEventLoop();
   backend.last.print("Permission denied\n");
   backend.last.end(1);
   await clock.advance(0);
@@ -173,7 +171,7 @@ test("a model may request to leave the sandbox, with its reason and a prefix", a
     prefix_rule: ["git", "pull"],
   };
   const result = call(unified, "exec_command", args);
-  await settled();
+  await flushEventLoop();
   assert.deepEqual(backend.last.params.argv, ["/bin/bash", "-c", "git pull"]);
   backend.last.end(0);
   await clock.advance(0);
