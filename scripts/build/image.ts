@@ -21,7 +21,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
-import { SelfPackage } from "../../src/host/self-package.ts";
+import { SelfPackage } from "../../src/host/package/self-package.ts";
 import { buildIfStale, RELEASE } from "./pack-all.ts";
 
 const IMAGE = join(RELEASE, "procwire-image.tar");

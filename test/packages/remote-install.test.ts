@@ -6,7 +6,7 @@ import { describe, test } from "node:test";
 import { tarball } from "../../scripts/build/pack-all.ts";
 import { PLATFORMS } from "../../scripts/build/platforms.ts";
 import { PREBUILT } from "../../scripts/build/prebuild.ts";
-import { PlatformPackages } from "../../src/host/platform-packages.ts";
+import { PlatformPackages } from "../../src/host/package/platform-packages.ts";
 import { NATIVE_FILES } from "../../src/native/native-files.ts";
 import { LoopbackSshd, SKIP_WITHOUT_SSHD } from "../support/servers/loopback-sshd.ts";
 import { runCli } from "../support/servers/run-cli.ts";

@@ -7,8 +7,8 @@ import type { ConnectionState, ExecServerClient } from "../../client/exec-server
 import { parseConnectUrl, REMOTE_INSTALL_DIRECTORY } from "../../client/node/connect-url.ts";
 import { type HostPlatform, PipeTransportError } from "../../client/node/pipe-transport.ts";
 import { connectServer, type ServerAddress } from "../../host/connect-server.ts";
-import { currentLibc, isSupportedNode, PlatformPackages } from "../../host/platform-packages.ts";
-import { type PlatformFiles, SelfPackage } from "../../host/self-package.ts";
+import { currentLibc, isSupportedNode, PlatformPackages } from "../../host/package/platform-packages.ts";
+import { type PlatformFiles, SelfPackage } from "../../host/package/self-package.ts";
 import { UsageError } from "../command.ts";
 import { CopyProgress } from "../terminal/copy-progress.ts";
 

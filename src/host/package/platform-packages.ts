@@ -5,9 +5,9 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } 
 import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { promisify } from "node:util";
-import { errorMessage } from "../base/error-message.ts";
-import { isSourceCheckout, NATIVE_FILES, packageRoot } from "../native/native-files.ts";
-import { VERSION } from "../version.ts";
+import { errorMessage } from "../../base/error-message.ts";
+import { isSourceCheckout, NATIVE_FILES, packageRoot } from "../../native/native-files.ts";
+import { VERSION } from "../../version.ts";
 
 const OLDEST_NODE = 24;
 

@@ -3,10 +3,10 @@ import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import { PlatformPackages } from "../../src/host/platform-packages.ts";
-import { NATIVE_FILES } from "../../src/native/native-files.ts";
-import { VERSION } from "../../src/version.ts";
-import { scratchDirectory } from "../support/servers/serve.ts";
+import { PlatformPackages } from "../../../src/host/package/platform-packages.ts";
+import { NATIVE_FILES } from "../../../src/native/native-files.ts";
+import { VERSION } from "../../../src/version.ts";
+import { scratchDirectory } from "../../support/servers/serve.ts";
 
 const PLATFORM = "linux-arm64";
 const NAME = `@procwire/${PLATFORM}`;

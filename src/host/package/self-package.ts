@@ -3,7 +3,7 @@
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, relative } from "node:path";
-import { NATIVE_FILES, nativeFileCandidates, packageRoot } from "../native/native-files.ts";
+import { NATIVE_FILES, nativeFileCandidates, packageRoot } from "../../native/native-files.ts";
 
 /** V8's compile cache for this CPU, and the unbundled copy of the CLI. */
 const EXCLUDED = ["*.compiled", "./dist/compiled", "./dist/cli"];
