@@ -79,13 +79,14 @@ test("every page is accessible, fits a phone, and follows one design", { timeout
   await page.close();
 });
 
-/** Asserts one primary action, visibly disabled controls, and numbers that are aligned to the right with their titles. */
+/** Asserts one primary action, visibly disabled controls, cells that fit, and numbers that are aligned to the right. */
 async function assertDesign(page: Page, where: string): Promise<void> {
   // A column such as CPU is filled by the second sample of the server.
   await until(`${where}: no empty column`, async () => (await designOf(page)).emptyColumns.length === 0);
   const found = await designOf(page);
   assert.ok(found.primary.length <= 1, `${where}: primary actions ${found.primary.join(", ")}`);
   assert.deepEqual(found.enabledLook, [], `${where}: disabled controls that look enabled`);
+  assert.deepEqual(found.overflowing, [], `${where}: cells that cover the next one`);
   // Cards have no columns.
   if ((page.viewportSize()?.width ?? 0) > 640)
     assert.deepEqual(found.leftNumbers, [], `${where}: left-aligned numbers`);
@@ -95,6 +96,7 @@ interface Design {
   primary: string[];
   enabledLook: string[];
   leftNumbers: string[];
+  overflowing: string[];
   emptyColumns: string[];
 }
 
@@ -107,6 +109,7 @@ async function designOf(page: Page): Promise<Design> {
       primary: all("button.primary").map(name),
       enabledLook: all("button:disabled").filter((it) => getComputedStyle(it).cursor !== "not-allowed").map(name),
       leftNumbers: all(".number").filter((it) => getComputedStyle(it).textAlign !== "right").map(name),
+      overflowing: all("td").filter((it) => it.scrollWidth > it.clientWidth && getComputedStyle(it).textOverflow !== "ellipsis").map(name),
       emptyColumns: all("table").flatMap((table) => [...table.querySelectorAll("thead th")].filter((th, column) => {
         const cells = [...table.querySelectorAll("tbody tr")].map((row) => row.cells[column]).filter(Boolean);
         return isVisible(th) && name(th) !== "" && cells.length > 0 && cells.every((cell) => name(cell) === "" && cell.children.length === 0);

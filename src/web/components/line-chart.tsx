@@ -6,7 +6,9 @@ import { type ChartPoint, chartTimeRange } from "./chart-point.ts";
 const HEIGHT = 140;
 /** Minimum distance of two labels of the time axis, in pixels; a label is about 55 px wide. */
 const LABEL_SPACE_PX = 90;
-const X_AXIS_PX = 28;
+const X_AXIS_PX = 30;
+/** Distance of the labels of the time axis from the plot, so that they do not touch the lowest label of the value axis. */
+const X_GAP_PX = 9;
 /** Space above the highest line. The other sides adapt to the labels of the axes. */
 const TOP_PX = 6;
 /** Width of a character of the labels, and of the margin of a label. */
@@ -88,6 +90,7 @@ export function LineChart({
           {
             ...axis,
             size: X_AXIS_PX,
+            gap: X_GAP_PX,
             space: LABEL_SPACE_PX,
             incrs: TIME_INCREMENTS,
             values: (chart, splits) => splits.map((at) => formatTime(chart, at)),

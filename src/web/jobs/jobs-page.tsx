@@ -111,8 +111,8 @@ function JobRow({ job, hasCost, hasEta }: { job: JobListing; hasCost: boolean; h
       <td class="progress">
         <StackedBar job={job} />
         <div class="muted">
-          {formatCount(done)} of {formatCount(rows)} rows
-          {job.failed > 0 && <span class="failed-count">, {formatCount(job.failed)} failed</span>}
+          {formatCount(done)} of {formatCount(rows)} rows{job.failed > 0 && ", "}
+          {job.failed > 0 && <span class="failed-count">{formatCount(job.failed)} failed</span>}
         </div>
       </td>
       {hasCost && <td class="number cost">{formatUsd(job.usage.costUsd)}</td>}

@@ -24,7 +24,7 @@ export function ProcessTreeView({ client, handle }: { client: ExecServerClient; 
           {sortByParent(tree.processes).map(([entry, depth]) => (
             <tr key={entry.pid}>
               <td class="number">{entry.pid}</td>
-              <td class="command" style={{ paddingInlineStart: `${0.6 + depth}rem` }}>
+              <td class="command" style={{ paddingInlineStart: `${0.5 + depth}rem` }}>
                 {formatCommand(entry.argv)}
               </td>
               <td>{entry.state}</td>

@@ -24,6 +24,8 @@ const SCROLLBACK_LINES = 10_000;
 const FONT_PIXELS = 14;
 /** Minimum font size; a larger terminal scrolls instead. */
 const MIN_FONT_PIXELS = 5;
+/** Difference of the font sizes that are tried: half a pixel is much for the text of a phone. */
+const FONT_STEP_PIXELS = 0.5;
 
 /** Device attributes, status and cursor reports, mode reports. */
 const QUERIES = [
@@ -151,7 +153,7 @@ export class TerminalView {
     const before = options.fontSize;
     // Try each size, because the width of a letter is not proportional to its height.
     let pixels = FONT_PIXELS;
-    for (; pixels > MIN_FONT_PIXELS; pixels--) {
+    for (; pixels > MIN_FONT_PIXELS; pixels -= FONT_STEP_PIXELS) {
       options.fontSize = pixels;
       if (fits()) break;
     }
