@@ -158,7 +158,8 @@ export const MAX_QUEUED_BYTES = 8 * 1024 * 1024;
 /**
  * Share of the memory budget per kind of memory. The shares add up to more than the whole: retained output is evicted
  * in favor of pending work, and all other kinds wait or are rejected. One response and one message always pass,
- * whatever their size, so one of each kind can exceed the budget.
+ * whatever their size, so one of each kind can exceed the budget. Files are sent in parts, so only HTTP bodies and
+ * listings are large responses.
  */
 export const MEMORY_SHARES = {
   /** Retained output of all processes: 256 MiB by default, enough for 256 processes with full retention. */

@@ -37,7 +37,7 @@ test("600 processes with 4 MB of unread output each stay alive in a cgroup of 40
   assert.ok(cgroup !== null);
   const joinCgroup = `echo $$ > ${join(cgroup, "cgroup.procs")}; exec "$0" "$@"`;
   try {
-    await using server = new ServeChild(["--listen", "ws://127.0.0.1:0"], {
+    await using server = new ServeChild(["--listen", "ws://127.0.0.1:0", "--metrics"], {
       command: ["/bin/sh", "-c", joinCgroup, PROCWIRE, "serve"],
     });
     await server.listening();
@@ -51,13 +51,19 @@ test("600 processes with 4 MB of unread output each stay alive in a cgroup of 40
         env: { PATH: "/usr/bin:/bin" },
         tty: false,
       });
+    const url = server.url.replace("ws:", "http:");
     const health = async (): Promise<{ degraded: string[] }> =>
-      (await fetch(`${server.url.replace("ws:", "http:")}/healthz`)).json() as Promise<{ degraded: string[] }>;
+      (await fetch(`${url}/healthz`)).json() as Promise<{ degraded: string[] }>;
+    const metrics = async () => (await fetch(`${url}/metrics`)).text();
     await until(
       "the server to lower its budget",
       async () => (await health()).degraded.some((text) => text.startsWith("memory: the container is almost full")),
       server.exited,
     );
+    const budget = (name: string, text: string) =>
+      Number(new RegExp(`^procwire_memory_budget_${name}_bytes (\\S+)$`, "m").exec(text)?.[1]);
+    const page = await metrics();
+    assert.ok(budget("limit", page) < budget("max", page), page);
     const processes = await client.list();
     assert.equal(processes.filter(({ running }) => running).length, PROCESSES);
     assert.match(server.stderr, /the container is almost out of memory; the memory budget is lowered/);

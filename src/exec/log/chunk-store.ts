@@ -122,6 +122,11 @@ export class ChunkStore {
     this.#lentThroughSeq = Math.max(this.#lentThroughSeq, seq);
   }
 
+  /** Reports whether a chunk is evicted, and no reader uses it. */
+  hasReleased(seq: number): boolean {
+    return seq <= this.evictedThroughSeq && seq > this.#lentThroughSeq;
+  }
+
   /** Returns the arrival time of a retained chunk. */
   timeOf(seq: number): number {
     return this.#times[this.#indexAfter(seq - 1)] ?? 0;

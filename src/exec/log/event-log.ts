@@ -1,6 +1,6 @@
 import { type Clock, systemClock } from "../../async/clock.ts";
 import { Watch, type WatchReceiver } from "../../async/watch.ts";
-import { freeCopiedBuffer } from "../../base/free-buffer.ts";
+import { freeBuffer, freeCopiedBuffer } from "../../base/free-buffer.ts";
 import type { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type {
   EventsOptions,
@@ -118,6 +118,11 @@ export class EventLog {
       limits: this.#limits,
       budget: options.snapshotBudget,
       isClosed: () => this.isClosed,
+      onDropped: (chunk, seq) => {
+        // The store still has chunks that it has not evicted, and frees them itself.
+        const isFree = chunk.length === 0;
+        if (this.#ownsChunks && !isFree && this.#chunks.hasReleased(seq)) freeBuffer(chunk);
+      },
     });
   }
 
@@ -135,8 +140,9 @@ export class EventLog {
     for (let at = 0; at < chunk.length; at += pieceBytes) {
       // A copy: a view would retain the whole chunk for as long as one of its pieces is retained.
       const piece = isWhole ? chunk : new Uint8Array(chunk.subarray(at, at + pieceBytes));
-      this.#chunks.push({ seq: this.#nextSeq++, stream, chunk: piece }, nowMs);
-      this.#snapshots.get(stream).push(piece);
+      const seq = this.#nextSeq++;
+      this.#chunks.push({ seq, stream, chunk: piece }, nowMs);
+      this.#snapshots.get(stream).push(piece, seq);
     }
     this.#snapshots.count();
     this.#charge();
@@ -233,8 +239,6 @@ export class EventLog {
   }
 
   headTail(stream: OutputStream): HeadTailBuffer {
-    // The caller gets blocks of the buffer, which may be chunks.
-    this.#chunks.lendThrough(this.#nextSeq - 1);
     return this.#snapshots.get(stream);
   }
 

@@ -13,23 +13,30 @@ const FIRST_BLOCK_BYTES = 1024;
 export class HeadTailBuffer {
   #headBytes: number;
   #tailBytes: number;
+  readonly #onDropped: OnDropped;
   #head = new BlockList();
   #tail = new BlockList();
   totalBytes = 0;
 
-  constructor(limits: { headBytes: number; tailBytes: number }) {
+  constructor(limits: { headBytes: number; tailBytes: number }, onDropped: OnDropped = () => undefined) {
     this.#headBytes = limits.headBytes;
     this.#tailBytes = limits.tailBytes;
+    this.#onDropped = onDropped;
   }
 
-  push(chunk: Uint8Array): void {
+  push(chunk: Uint8Array, seq = 0): void {
     this.totalBytes += chunk.length;
     const toHead = Math.min(chunk.length, this.#headBytes - this.#head.bytes);
     // Most chunks arrive when the head is full. They need no view for it.
-    if (toHead > 0) this.#head.push(chunk.subarray(0, toHead));
+    if (toHead > 0) this.#head.push(chunk.subarray(0, toHead), seq);
     const toTail = Math.min(chunk.length - toHead, this.#tailBytes);
-    this.#tail.push(toTail === chunk.length ? chunk : chunk.subarray(chunk.length - toTail));
-    this.#tail.dropFrontBeyond(this.#tailBytes);
+    this.#tail.push(toTail === chunk.length ? chunk : chunk.subarray(chunk.length - toTail), seq);
+    this.#report(this.#tail.dropFrontBeyond(this.#tailBytes));
+  }
+
+  /** Reports referenced chunks, which this buffer has dropped. */
+  #report(dropped: readonly Block[]): void {
+    for (const { bytes, seq } of dropped) if (seq > 0 && !this.refersTo(bytes)) this.#onDropped(bytes, seq);
   }
 
   get omittedBytes(): number {
@@ -49,10 +56,20 @@ export class HeadTailBuffer {
   /** Lowers the limits to `bytes` in total, half for each end. */
   shrinkTo(bytes: number): void {
     const half = Math.ceil(bytes / 2);
+    const dropped = [...this.#tail.blocks, ...this.#head.blocks];
     this.#tailBytes = Math.min(this.#tailBytes, half);
     this.#tail = toBlockList(this.tail());
     this.#headBytes = Math.min(this.#headBytes, half);
     this.#head = toBlockList(this.head().subarray(0, this.#headBytes));
+    this.#report(dropped);
+  }
+
+  /** Drops all bytes. */
+  clear(): void {
+    const dropped = [...this.#tail.blocks, ...this.#head.blocks];
+    this.#tail = new BlockList();
+    this.#head = new BlockList();
+    this.#report(dropped);
   }
 
   head(): Uint8Array {
@@ -70,18 +87,27 @@ export class HeadTailBuffer {
   }
 }
 
+/** Called for a chunk that the buffer referenced. `seq` is the number that the chunk was pushed with. */
+type OnDropped = (chunk: Uint8Array, seq: number) => void;
+
+/** `seq` is 0 for packed chunks. */
+interface Block {
+  bytes: Uint8Array;
+  seq: number;
+}
+
 /** A byte queue made of blocks; only whole blocks are dropped at the front. */
 class BlockList {
-  readonly #blocks: Uint8Array[] = [];
+  readonly blocks: Block[] = [];
   #open: { block: Uint8Array; used: number } | null = null;
   bytes = 0;
 
-  push(chunk: Uint8Array): void {
+  push(chunk: Uint8Array, seq = 0): void {
     this.bytes += chunk.length;
     // A small view is copied, because a reference would retain the whole buffer.
     if (chunk.length >= MIN_REFERENCED_BYTES && 2 * chunk.length > chunk.buffer.byteLength) {
       this.#seal();
-      this.#blocks.push(chunk);
+      this.blocks.push({ bytes: chunk, seq });
       return;
     }
     let rest = chunk;
@@ -94,23 +120,25 @@ class BlockList {
     }
   }
 
-  /** Drops whole blocks at the front while at least `bytes` remain. */
-  dropFrontBeyond(bytes: number): void {
-    for (;;) {
-      const front = this.#blocks[0];
-      if (front === undefined || this.bytes - front.length < bytes) return;
-      this.bytes -= front.length;
-      this.#blocks.shift();
+  /** Drops whole blocks at the front while at least `bytes` remain. Returns them. */
+  dropFrontBeyond(bytes: number): readonly Block[] {
+    let count = 0;
+    for (const front of this.blocks) {
+      if (this.bytes - front.bytes.length < bytes) break;
+      this.bytes -= front.bytes.length;
+      count++;
     }
+    return count === 0 ? NO_BLOCKS : this.blocks.splice(0, count);
   }
 
   refersTo(chunk: Uint8Array): boolean {
-    return this.#blocks.some(({ buffer }) => buffer === chunk.buffer);
+    return this.blocks.some(({ bytes }) => bytes.buffer === chunk.buffer);
   }
 
+  /** Returns a copy, because the memory of a block may be freed. */
   concat(): Uint8Array {
     const open = this.#open ? [this.#open.block.subarray(0, this.#open.used)] : [];
-    return concatBytes([...this.#blocks, ...open]);
+    return concatBytes([...this.blocks.map(({ bytes }) => bytes), ...open, NO_BYTES]);
   }
 
   #openBlock(minBytes: number): { block: Uint8Array; used: number } {
@@ -124,10 +152,13 @@ class BlockList {
 
   #seal(): void {
     if (!this.#open) return;
-    this.#blocks.push(this.#open.block.subarray(0, this.#open.used));
+    this.blocks.push({ bytes: this.#open.block.subarray(0, this.#open.used), seq: 0 });
     this.#open = null;
   }
 }
+
+const NO_BLOCKS: readonly Block[] = [];
+const NO_BYTES = new Uint8Array(0);
 
 function toBlockList(bytes: Uint8Array): BlockList {
   const list = new BlockList();

@@ -11,6 +11,8 @@ export interface SnapshotBuffersOptions {
   /** Bounds the snapshots of all processes together. */
   budget: RetentionBudget | undefined;
   isClosed: () => boolean;
+  /** Called for a chunk that no buffer references any longer. */
+  onDropped?: ((chunk: Uint8Array, seq: number) => void) | undefined;
 }
 
 /** Head and tail of each stream of a process, retained for snapshots. Cursors do not pin them. */
@@ -31,7 +33,7 @@ export class SnapshotBuffers implements Evictable {
   get(stream: OutputStream): HeadTailBuffer {
     let buffer = this.#streams.get(stream);
     if (!buffer) {
-      buffer = new HeadTailBuffer(this.#options.limits);
+      buffer = new HeadTailBuffer(this.#options.limits, this.#options.onDropped);
       this.#streams.set(stream, buffer);
     }
     return buffer;
@@ -61,6 +63,7 @@ export class SnapshotBuffers implements Evictable {
   }
 
   dispose(): void {
+    for (const stream of this.#streams.values()) stream.clear();
     this.#streams.clear();
     this.count();
     this.#options.budget?.leave(this);

@@ -249,6 +249,40 @@ describe("EventLog", () => {
   });
 });
 
+describe("a log that owns its chunks", () => {
+  /** Fills a log and returns the sizes of its chunks: 0 once their memory is free. */
+  function setUp() {
+    const limits = { retainedBytes: 256 * KIB, headBytes: 64 * KIB, tailBytes: 128 * KIB };
+    const log = new EventLog({ ownsChunks: true, limits });
+    const chunks = Array.from({ length: 8 }, (_, at) => new Uint8Array(64 * KIB).fill(at));
+    for (const chunk of chunks) log.append("stdout", chunk);
+    return { log, sizes: () => chunks.map(({ length }) => length / KIB) };
+  }
+
+  test("frees evicted chunks that no snapshot refers to", () => {
+    const { log, sizes } = setUp();
+    assert.deepEqual(sizes(), [64, 0, 0, 0, 64, 64, 64, 64]);
+    log.evictTo(0);
+    assert.deepEqual(sizes(), [64, 0, 0, 0, 0, 0, 64, 64]);
+    const [head, tail] = [log.headTail("stdout").head(), log.headTail("stdout").tail()];
+    assert.deepEqual([head[0], tail[0], tail.at(-1), tail.length], [0, 6, 7, 128 * KIB]);
+  });
+
+  test("frees an evicted chunk when the snapshot drops it, but no chunk that a reader keeps", () => {
+    const { log, sizes } = setUp();
+    log.evictTo(0);
+    log.append("stdout", new Uint8Array(64 * KIB));
+    assert.deepEqual(sizes(), [64, 0, 0, 0, 0, 0, 0, 64]);
+    log.dispose();
+    assert.deepEqual(sizes(), [0, 0, 0, 0, 0, 0, 0, 0]);
+    const other = setUp();
+    other.log.read();
+    other.log.evictTo(0);
+    other.log.dispose();
+    assert.deepEqual(other.sizes(), [64, 0, 0, 0, 64, 64, 64, 64]);
+  });
+});
+
 describe("HeadTailBuffer", () => {
   const filled = (...chunks: number[]) => {
     const buffer = new HeadTailBuffer({ headBytes: 100 * KIB, tailBytes: 100 * KIB });
