@@ -9,7 +9,7 @@ import { uriFromPath } from "../../src/protocol/path-uri.ts";
 import { serveSigned } from "../support/auth/signed-server.ts";
 import { policy } from "../support/network/network-config.ts";
 import { startParams } from "../support/servers/raw-connection.ts";
-import { scratchDirectory } from "../support/servers/serve.ts";
+import { scratchDirectory, serve } from "../support/servers/serve.ts";
 
 const SECRET = "outside-secret";
 
@@ -198,9 +198,9 @@ describe("a token that requires a sandbox", { timeout: 600_000 }, () => {
     assert.equal((await client.finished("q")).output, "own");
   });
 
-  test("also applies server-wide, to every client", async () => {
-    await using server = await serveSigned({ config: { requireSandbox: "workspace-write" } });
-    await using client = await server.connect(server.token(600));
+  test("is also a flag of the server, for every client", async () => {
+    await using server = await serve("--require-sandbox", "workspace-write");
+    await using client = await server.connect();
     await client.handshake();
     const scratch = scratchDirectory();
     const cwd = uriFromPath(scratch.path);

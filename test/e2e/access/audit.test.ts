@@ -214,6 +214,39 @@ describe("an audited server", () => {
     assert.match(cut.stderr, /end was cut/);
   });
 
+  test("continues its chain across rotation and restart, and verify finds a missing, moved and duplicated line", async () => {
+    using scratch = scratchDirectory();
+    const path = secretPath(scratch.path, "audit.jsonl");
+    for (const rotated of ["2", "1"]) {
+      await using server = await serve("--audit", path);
+      await using client = await server.connect();
+      await client.handshake();
+      for (const name of ["a", "b"]) await client.request("fs/getMetadata", { path: `file:///${name}` });
+      await server.stop();
+      renameSync(path, `${path}.${rotated}`);
+    }
+    const files = [`${path}.2`, `${path}.1`];
+    const valid = await audit("verify", ...files);
+    assert.deepEqual([valid.code, valid.stderr], [0, ""]);
+    assert.match(valid.stdout, /^ok: 8 lines, seq 1 to 8, last digest /);
+    const exchanged = await audit("verify", ...files.toReversed());
+    assert.deepEqual([exchanged.code, exchanged.stdout], [1, ""], exchanged.stderr);
+    const missing = await audit("verify", "--last-digest", "f".repeat(64), ...files);
+    assert.equal(missing.code, 1);
+    const lines = readFileSync(`${path}.1`, "utf8").trimEnd().split("\n");
+    const [first = "", second = "", third = "", fourth = ""] = lines;
+    for (const [what, changed, problem] of [
+      ["missing", [first, third, fourth], /audit\.jsonl\.1:2: .*seq 6/],
+      ["moved", [first, third, second, fourth], /audit\.jsonl\.1:2: /],
+      ["duplicated", [first, second, second, third, fourth], /audit\.jsonl\.1:3: /],
+    ] as const) {
+      writeFileSync(`${path}.1`, `${changed.join("\n")}\n`);
+      const { code, stdout, stderr } = await audit("verify", ...files);
+      assert.deepEqual([code, stdout], [1, ""], what);
+      assert.match(stderr, problem, what);
+    }
+  });
+
   test("executes nothing and reports itself as degraded while the disk is full", { skip: noDisk }, async () => {
     using scratch = scratchDirectory();
     const directory = join(scratch.path, "disk");
