@@ -1,7 +1,9 @@
+import { FlagError } from "../base/flag-error.ts";
 import type { ResolvedSandbox, RestoredSandbox, SandboxResources } from "../exec/backend/resolved-sandbox.ts";
 import type { SandboxedStartParams } from "../local/start-confinement.ts";
 import type { MaskedPaths } from "../sandbox/masked-paths.ts";
 import type { SandboxedPeerDetector } from "../sandbox/sandboxed-peers.ts";
+import type { ExposedSecret } from "../sandbox/secret-directory.ts";
 import type { PeerAddress } from "../server/host-services.ts";
 import { landlockSupportIfAvailable, listenerSupportIfAvailable } from "./native-support.ts";
 import { credentialDirectoryPath, runtimeDirectoryPath } from "./runtime-directory.ts";
@@ -31,7 +33,7 @@ export interface LocalSandboxOptions {
 }
 
 /** Returns the directories with sockets, tokens and the authority's key of all servers of this user. */
-export const maskedDirectories = () => [runtimeDirectoryPath(), credentialDirectoryPath()];
+const maskedDirectories = () => [runtimeDirectoryPath(), credentialDirectoryPath()];
 
 export function localSandbox(options: LocalSandboxOptions = {}): LocalSandbox {
   const { masked = [], ownFiles, noSandbox, ownerPid = process.pid } = options;
@@ -75,4 +77,27 @@ export function localSandbox(options: LocalSandboxOptions = {}): LocalSandbox {
     },
     isSandboxedPeer: (peer) => peers?.isSandboxed(peer) ?? false,
   };
+}
+
+/**
+ * Returns the secrets that a sandboxed command could read after their replacement. Sandboxed starts are rejected then.
+ * Returns none if no sandbox works on this host. `own` lists further files of this process.
+ */
+export async function exposedSecrets(secrets: readonly string[], own: readonly string[]): Promise<ExposedSecret[]> {
+  if (secrets.length === 0) return [];
+  const { isBubblewrapInstalled, sandboxPrograms } = await import("../sandbox/sandbox-probe.ts");
+  if (!isBubblewrapInstalled()) return [];
+  const { findExposedSecrets } = await import("../sandbox/secret-directory.ts");
+  const exposed = findExposedSecrets(secrets, own, maskedDirectories());
+  // The probe runs a process, so it runs last.
+  return exposed.length > 0 && sandboxPrograms() !== null ? exposed : [];
+}
+
+/** Throws a FlagError that names the flag of the first exposed secret. `flags` is keyed by path. */
+export function rejectExposed(
+  [first]: readonly ExposedSecret[],
+  flags: Readonly<Record<string, string>>,
+  remedy: string,
+): void {
+  if (first) throw new FlagError(flags[first.path] ?? "secret file", first.path, `${first.exposure}; or ${remedy}`);
 }

@@ -1,4 +1,3 @@
-import { systemClock } from "../async/clock.ts";
 import { FlagError } from "../base/flag-error.ts";
 import type { LocalBackend } from "../local/local-backend.ts";
 import { loadAddon } from "../native/addon.ts";
@@ -6,8 +5,7 @@ import { exitImmediately } from "../native/exit-now.ts";
 import { startLibuvThreads } from "../native/libuv-threads.ts";
 import type { SupervisionOptions, Supervisor } from "../native/supervisor-client.ts";
 import { parseCredential } from "../protocol/network/credential-definition.ts";
-import { AuditLog } from "../server/audit/audit-log.ts";
-import { AuditSink, type AuditSinkAddress } from "../server/audit/audit-sink.ts";
+import type { AuditSinkAddress } from "../server/audit/audit-sink.ts";
 import type { ConsoleOptions } from "../server/console/console-gateway.ts";
 import { ExecServer } from "../server/exec-server.ts";
 import type { LogLevel, ServerLog } from "../server/host-services.ts";
@@ -21,10 +19,11 @@ import { ServerMetrics } from "../server/observability/server-metrics.ts";
 import { stderrLog } from "../server/observability/stderr-log.ts";
 import { HEARTBEAT_INTERVAL_MS, type ServerConfig } from "../server/server-config.ts";
 import { VERSION } from "../version.ts";
+import { openAuditLog } from "./audit/open-audit-log.ts";
 import { consoleAssetsPath } from "./console-assets.ts";
 import { createLocalHost } from "./local-host.ts";
+import { exposedSecrets, rejectExposed } from "./local-sandbox.ts";
 import { secretFilesOf } from "./network/local-network.ts";
-import { exposedSecrets, rejectExposed } from "./secret-check.ts";
 
 export interface RunMainOptions extends Omit<ListenOptions, "web"> {
   /** Serves the web console of this installation. */
@@ -180,18 +179,6 @@ export async function runMainWithTransport(
   });
   // The connection to the supervisor would keep this process running.
   if (supervisor) exitImmediately(0);
-}
-
-function openAuditLog(file: string, sink: AuditSinkAddress | undefined): AuditLog {
-  const native = loadAddon();
-  const system = native.type === "loaded" ? native.addon : null;
-  if (sink && native.type === "missing")
-    throw new FlagError("--audit-sink", sink.path, `native addon not available (${native.why})`);
-  try {
-    return new AuditLog(file, { system, sink: sink && system ? new AuditSink(sink, system, systemClock) : undefined });
-  } catch (error) {
-    throw new FlagError("--audit", file, error instanceof Error ? (error.cause ?? error) : error);
-  }
 }
 
 async function openSupervisor(supervised: SupervisionOptions): Promise<Supervisor> {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
-import { mkdtemp, realpath, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
@@ -111,6 +111,53 @@ test("rules decide first, and the user decides about the rest", { timeout: 600_0
     });
   } finally {
     await rm(path.dirname(rules), { recursive: true, force: true, maxRetries: 10 });
+  }
+});
+
+test("--audit records decisions of rules and of the user, with the command, and the log verifies", {
+  timeout: 600_000,
+}, async () => {
+  const scratch = await realpath(await mkdtemp(path.join(tmpdir(), "procwire-audit-")));
+  const audit = path.join(scratch, "audit.jsonl");
+  const rules = path.join(await mkdtemp(path.join(tmpdir(), "procwire-rules-")), "rules.toml");
+  const rule = (name: string, decision: string) => `[[rule]]\nprefix = ["${name}"]\ndecision = "${decision}"\n`;
+  const calls = [
+    { cmd: "echo fine" },
+    { cmd: "rm x" },
+    { cmd: "touch no" },
+    { cmd: "touch yes" },
+    { cmd: "touch yes" },
+  ];
+  try {
+    await writeFile(rules, rule("echo", "allow") + rule("rm", "refuse"));
+    await onTerminal(runs(...calls), ["--rules", rules, "--audit", audit], async (terminal, directory) => {
+      const first = await waitFor(terminal, /touch no[\s\S]*n = no: /);
+      await terminal.write(type("n\r"));
+      await waitFor(terminal, /touch yes[\s\S]*n = no: /, { afterSeq: first.seq });
+      await terminal.write(type("a\r"));
+      assert.equal((await terminal.wait()).exitCode, 0);
+      const lines = (await readFile(audit, "utf8"))
+        .trimEnd()
+        .split("\n")
+        .map((line) => JSON.parse(line));
+      assert.deepEqual(
+        lines.map(({ event, outcome, mode, argv, answer }) => [event, outcome, mode, argv?.at(-1), answer]),
+        [
+          ["log/opened", undefined, undefined, undefined, undefined],
+          ["approval", "allowed", "command", "echo fine", undefined],
+          ["approval", "refused", "command", "rm x", undefined],
+          ["approval", "refused", "command", "touch no", "deny"],
+          // The last command is covered by this answer.
+          ["approval", "allowed", "command", "touch yes", "session"],
+        ],
+      );
+      assert.equal(lines.at(-1).cwd, directory);
+    });
+    const verified = await runCli(["audit", "verify", audit], { cwd: scratch });
+    assert.equal(verified.code, 0, verified.stderr);
+  } finally {
+    for (const directory of [scratch, path.dirname(rules)])
+      await rm(directory, { recursive: true, force: true, maxRetries: 10 });
   }
 });
 

@@ -28,7 +28,7 @@ import {
   parseExecOptions,
   RESUME_FLAGS,
 } from "../options/agent/exec-options.ts";
-import { approvalPolicy } from "../options/approval-options.ts";
+import { approvalPolicy, auditApprovals } from "../options/approval-options.ts";
 import { credentialsFromFlags } from "../options/credential-options.ts";
 import { openHostPool } from "../options/host-options.ts";
 import { asksAboutNetwork, networkFromFlags } from "../options/network-options.ts";
@@ -67,11 +67,15 @@ async function runExec(options: ExecOptions, signal: AbortSignal): Promise<numbe
   const api = openModelApi(process.env, config.api);
   const asksNetwork = asksAboutNetwork(options.network);
   using prompt = options.ask || asksNetwork ? await openApprovalPrompt(options.ask ? "--ask" : "--network ask") : null;
-  const approval = await approvalPolicy(
-    options.rules,
-    options.ask ? prompt?.policy : undefined,
-    asksNetwork ? prompt?.policy : undefined,
+  using audited = await auditApprovals(
+    await approvalPolicy(
+      options.rules,
+      options.ask ? prompt?.policy : undefined,
+      asksNetwork ? prompt?.policy : undefined,
+    ),
+    options.auditValues,
   );
+  const { policy: approval, secretFlags } = audited;
   const credentials = credentialsFromFlags(options.credential, approval, { isLocal: options.connect.length === 0 });
   await using hosts = await openHostPool({
     ...options,
@@ -81,6 +85,7 @@ async function runExec(options: ExecOptions, signal: AbortSignal): Promise<numbe
     approval,
     reopens: true,
     unsandboxed: BYPASS_FLAG,
+    secretFlags,
   });
   const cwd = options.cwd ?? (options.connect.length === 0 ? process.cwd() : "the server's working directory");
   const output = options.json

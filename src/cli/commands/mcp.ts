@@ -7,7 +7,7 @@ import type { Tool } from "../../tools/tool.ts";
 import { VERSION } from "../../version.ts";
 import { type Command, defineCommand } from "../command.ts";
 import type { HelpPage } from "../help/help-page.ts";
-import { approvalPolicy } from "../options/approval-options.ts";
+import { AUDIT_OPTIONS, AUDIT_ROWS, approvalPolicy, auditApprovals } from "../options/approval-options.ts";
 import { resolveServerUrl, SERVER_OPTIONS } from "../options/connect-options.ts";
 import { credentialsFromFlags } from "../options/credential-options.ts";
 import { ENVIRONMENT_OPTIONS, ENVIRONMENT_ROWS, secretFilterFromFlags } from "../options/environment-options.ts";
@@ -50,6 +50,7 @@ const HELP: HelpPage = {
         "--ask",
         "ask the user of the client (MCP elicitation) before a command runs unsandboxed, or, with --rules, where the rules say ask; rejects if the client does not support elicitation",
       ],
+      ...AUDIT_ROWS,
     ],
     HTTP: HTTP_ROWS,
   },
@@ -76,6 +77,7 @@ export const command: Command = defineCommand({
     ...NETWORK_OPTIONS,
     rules: { type: "string" },
     ask: { type: "boolean" },
+    ...AUDIT_OPTIONS,
   },
   takesArguments: false,
 
@@ -86,16 +88,21 @@ export const command: Command = defineCommand({
     const networkWords = parseNetworkFlag(values.network, mode);
     const url = resolveServerUrl(values.connect);
     const { askCaller } = await import("../../tools/policy/ask-caller.ts");
-    const approval = await approvalPolicy(
-      values.rules,
-      values.ask ? askCaller() : undefined,
-      asksAboutNetwork(networkWords) ? askCaller() : undefined,
+    using audited = await auditApprovals(
+      await approvalPolicy(
+        values.rules,
+        values.ask ? askCaller() : undefined,
+        asksAboutNetwork(networkWords) ? askCaller() : undefined,
+      ),
+      values,
     );
+    const { policy: approval } = audited;
     const credentials = credentialsFromFlags(values.credential, approval, { isLocal: url === undefined });
     const network = networkFromFlags(networkWords, approval, mode, credentials);
     // A server on a TCP port of this host must be able to identify this process, because it rejects sandboxed clients.
     if (!url?.startsWith("ws")) makeProcessPrivate();
-    const secrets = { values, secretFlags: httpListen?.secretFlags, credentials: credentials.definitions };
+    const secretFlags = { ...httpListen?.secretFlags, ...audited.secretFlags };
+    const secrets = { values, secretFlags, credentials: credentials.definitions };
     await requireHiddenSecrets(url, { ...secrets, sandbox: mode });
     const unconnected = hostFromFlags(url, {
       ...secrets,

@@ -4,7 +4,7 @@ import type { HostPool, HostPoolOptions } from "../../host/host-pool.ts";
 import type { CredentialDefinition } from "../../protocol/network/credential-definition.ts";
 import { SANDBOX_MODES, type SandboxMode } from "../../tools/policy/sandbox-mode.ts";
 import { type ConnectValues, resolveServerUrl, serverAddress } from "./connect-options.ts";
-import { parseChoice } from "./parse-options.ts";
+import { parseChoice, secretFlag } from "./parse-options.ts";
 
 export interface HostValues {
   cwd: string | undefined;
@@ -56,14 +56,10 @@ export async function requireHiddenSecrets(
   { sandbox, unsandboxed = "--sandbox none", ...options }: SecretCheckValues,
 ): Promise<void> {
   const { values, secretFlags = {}, credentials = [] } = options;
-  const tokenFile = values["token-file"];
-  const flags: Record<string, string> = {
-    ...(tokenFile === undefined ? {} : { [tokenFile]: "--token-file" }),
-    ...secretFlags,
-  };
+  const flags = { ...secretFlag(values["token-file"], "--token-file"), ...secretFlags };
   if (url !== undefined || sandbox === "none" || (Object.keys(flags).length === 0 && credentials.length === 0)) return;
   const [{ exposedSecrets, rejectExposed }, { secretFilesOf }] = await Promise.all([
-    import("../../host/secret-check.ts"),
+    import("../../host/local-sandbox.ts"),
     import("../../host/network/local-network.ts"),
   ]);
   for (const path of secretFilesOf(credentials)) flags[path] ??= "--credential";

@@ -9,6 +9,7 @@ import { FOREIGN_HOST_MESSAGE, isAllowedHost } from "../../server/listen/host-he
 import type { HttpAuthResult, McpHttpOptions } from "../../tools/mcp/mcp-http.ts";
 import { type PartialValues, UsageError } from "../command.ts";
 import type { HelpRow } from "../help/help-page.ts";
+import { secretFlag } from "./parse-options.ts";
 
 /** Options of the MCP HTTP server. Authentication flags are those of `procwire serve`. */
 export const HTTP_OPTIONS = {
@@ -83,16 +84,14 @@ export function parseMcpHttpOptions(values: HttpValues): McpHttpListenOptions {
         ? new AuthFileWatcher({ authenticator, files: authFiles, revoked, clock: systemClock, log })
         : null,
     secretFlags: {
-      ...flagOf(values["ws-token-file"], "--ws-token-file"),
-      ...flagOf(values["ws-shared-secret-file"], "--ws-shared-secret-file"),
+      ...secretFlag(values["ws-token-file"], "--ws-token-file"),
+      ...secretFlag(values["ws-shared-secret-file"], "--ws-shared-secret-file"),
       // Next to the secret.
-      ...flagOf(revokedTokensFile, "--ws-shared-secret-file"),
+      ...secretFlag(revokedTokensFile, "--ws-shared-secret-file"),
     },
     notices: [...warnings, ...(newToken === undefined ? [] : [`token (shown once): ${newToken}`])],
   };
 }
-
-const flagOf = (path: string | undefined, flag: string) => (path === undefined ? {} : { [path]: flag });
 
 /** Rejects every request of a sandboxed process: it could make a call and approve the call itself. */
 export function unsandboxedOnly(

@@ -42,3 +42,8 @@ export function closestMatch(typed: string, words: readonly string[]): string | 
   // More than a third of wrong letters is another word, not a typing error.
   return best && best.distance <= Math.max(1, Math.floor(typed.length / 3)) ? best.word : null;
 }
+
+/** Returns the flag of a secret file, keyed by its path; empty without a path. */
+export function secretFlag(path: string | undefined, flag: string): Record<string, string> {
+  return path === undefined ? {} : { [path]: flag };
+}

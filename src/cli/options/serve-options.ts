@@ -4,7 +4,6 @@ import { isRequiredSandbox, REQUIRED_SANDBOXES, type RequiredSandbox } from "../
 import { jobsDirectory } from "../../fanout/ledger/jobs-directory.ts";
 import { ANY_RULE, LOOPBACK_RULE, parseForwardRule } from "../../forward/forward-rules.ts";
 import type { RunMainOptions } from "../../host/run-main.ts";
-import { parseSinkAddress } from "../../server/audit/audit-sink.ts";
 import { type AuthFlags, parseAuthFlags } from "../../server/auth/auth-config.ts";
 import { hasSeveralPrincipals } from "../../server/auth/websocket-auth.ts";
 import type { JobsQueryHandler } from "../../server/console/jobs-http-api.ts";
@@ -14,6 +13,7 @@ import { isLogLevel } from "../../server/observability/stderr-log.ts";
 import { DEFAULT_LIVENESS_TIMEOUT_MS, LARGEST_MESSAGE_BYTES, type ServerConfig } from "../../server/server-config.ts";
 import { UsageError } from "../command.ts";
 import { DATABASE_URL_VARIABLE, startJobsThread } from "../support/jobs-reader.ts";
+import { auditSinkAddress } from "./approval-options.ts";
 import { parseCredentialFlags } from "./credential-options.ts";
 import {
   isNumber,
@@ -194,14 +194,6 @@ function openJobs(directory: string | undefined, inDatabase: boolean): JobsQuery
     directory: directory === undefined ? jobsDirectory(process.env, process.cwd()) : resolve(directory),
     databaseUrl,
   });
-}
-
-function auditSinkAddress(value: string | undefined, file: string | undefined): ServeOptions["auditSink"] {
-  if (value === undefined) return undefined;
-  if (file === undefined) throw new UsageError("--audit-sink requires --audit FILE");
-  const address = parseSinkAddress(value);
-  if (!address) throw new UsageError(`unsupported --audit-sink \`${value}\`; expected unix:///PATH or syslog`);
-  return address;
 }
 
 function supervisionOptions(values: ServeOptionValues): ServeOptions["supervised"] {

@@ -15,6 +15,7 @@ export interface Actor {
 
 /** Events that are not methods. */
 export type ServerEvent =
+  | "approval"
   | "authentication"
   | "console/signIn"
   | "console/signOut"

@@ -153,7 +153,7 @@ test("a console session sets no cookie, and its secret as a cookie grants nothin
     .join("; ");
   assert.deepEqual([await page.status({ cookie }), await page.status(bearerOf(secret))], [401, 200]);
   await assert.rejects(openSocket(server.url, { headers: { origin: page.origin, cookie } }), /401/);
-  // A page of another port of the same host does not get in with the secret either.
+  // The server rejects the secret from a page of another port of the same host too.
   const foreign = { origin: "http://127.0.0.1:1" };
   await assert.rejects(openSocket(server.url, { headers: foreign, protocols: page.protocols(secret) }), /403/);
 });

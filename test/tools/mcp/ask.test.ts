@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import type { ClientOptions, ElicitRequestFormParams, ElicitResult } from "@modelcontextprotocol/client";
@@ -56,6 +56,47 @@ function testAsking(revision: string, client: ClientOptions): void {
       assert.match(forms[1]?.message ?? "", /run by .*\/bash -lc \(NOT the usual shell\)/);
       const other = await mcp.call("exec_command", { cmd: "echo y" });
       assert.equal(other.text, "exec_command refused: the user dismissed the prompt");
+    });
+
+    test("--audit records the answer of the user and hides its file; without a line, nothing runs", {
+      skip: noSandbox,
+    }, async () => {
+      const directory = mkdtempSync("/var/tmp/procwire-audit-");
+      const audit = join(directory, "audit.jsonl");
+      try {
+        const escalate = { login: false, sandbox_permissions: "require_escalated", justification: "needed" };
+        const { onQuestion } = user("refuse", "allow once", "refuse", "allow once");
+        const flags = ["--ask", "--sandbox", "workspace-write"];
+        {
+          await using mcp = await startMcp([...flags, "--audit", audit], client, onQuestion);
+          const hidden = await mcp.call("exec_command", { cmd: `cat ${audit}`, login: false });
+          assert.doesNotMatch(hidden.text, /log\/opened/);
+          assert.equal((await mcp.call("exec_command", { cmd: "touch one", ...escalate })).isError, false);
+          assert.equal((await mcp.call("exec_command", { cmd: "touch two", ...escalate })).isError, true);
+        }
+        const lines = readFileSync(audit, "utf8").trimEnd().split("\n");
+        assert.deepEqual(
+          lines
+            .map((line) => JSON.parse(line))
+            .filter(({ event }) => event === "approval")
+            .map((line) => [line.event, line.outcome, line.mode, line.argv.at(-1), line.answer, line.sandboxed]),
+          [
+            ["approval", "allowed", "command", `cat ${audit}`, undefined, true],
+            // The sandbox denied the file, so the tool asks the user for another attempt without it.
+            ["approval", "refused", "retry", `cat ${audit}`, "deny", undefined],
+            ["approval", "allowed", "unsandboxed", "touch one", "once", undefined],
+            ["approval", "refused", "unsandboxed", "touch two", "deny", undefined],
+          ],
+        );
+        await using full = await startMcp([...flags, "--audit", "/dev/full"], client, onQuestion);
+        for (const more of [{ login: false }, escalate]) {
+          const { text } = await full.call("exec_command", { cmd: "touch three", ...more });
+          assert.match(text, /^exec_command refused: approval refused: cannot write the audit log \(ENOSPC\)/);
+        }
+        assert.ok(!existsSync(join(full.directory, "three")));
+      } finally {
+        rmSync(directory, { recursive: true, force: true, maxRetries: 10 });
+      }
     });
 
     test("concurrent calls each prompt and run", async () => {

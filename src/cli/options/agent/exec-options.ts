@@ -6,6 +6,7 @@ import { isObject } from "../../../base/type-guards.ts";
 import type { SandboxMode } from "../../../tools/policy/sandbox-mode.ts";
 import { UsageError } from "../../command.ts";
 import type { HelpPage } from "../../help/help-page.ts";
+import { AUDIT_OPTIONS, AUDIT_ROWS } from "../approval-options.ts";
 import { resolveServerUrl, SERVER_OPTIONS } from "../connect-options.ts";
 import { ENVIRONMENT_OPTIONS, ENVIRONMENT_ROWS, secretFilterFromFlags } from "../environment-options.ts";
 import { ATTACHABLE_OPTIONS, parseSandbox } from "../host-options.ts";
@@ -38,6 +39,7 @@ const EXEC_ROWS: HelpPage["options"] = {
     ["--dangerously-bypass-approvals-and-sandbox", "no sandbox and no approval prompts; only for isolated hosts"],
     ["--ask", "ask on the terminal before a command runs unsandboxed, or, with --rules, where they say ask"],
     ["--rules FILE", "rules that allow, reject or ask before a command; without --ask, ask means reject"],
+    ...AUDIT_ROWS,
   ],
   Output: [
     ["--json", "print events as JSON lines on stdout"],
@@ -110,6 +112,7 @@ export const EXEC_FLAGS = {
   ...NETWORK_OPTIONS,
   ask: { type: "boolean" },
   rules: { type: "string" },
+  ...AUDIT_OPTIONS,
   ...ENVIRONMENT_OPTIONS,
   config: { type: "string", short: "c", multiple: true },
   json: { type: "boolean" },
@@ -162,6 +165,7 @@ export function parseExecOptions(argv: string[]) {
     ask: values.ask ?? false,
     attachable: values.attachable ?? false,
     rules: values.rules,
+    auditValues: values,
     connectValues: values,
     secretFilter: secretFilterFromFlags("exec", values),
     overrides: values.config ?? [],

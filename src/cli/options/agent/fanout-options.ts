@@ -28,7 +28,7 @@ import { ENVIRONMENT_OPTIONS, secretFilterFromFlags } from "../environment-optio
 import { parseSandbox, serverUrls } from "../host-options.ts";
 import { asksAboutNetwork, NETWORK_OPTIONS, networkFromFlags, parseNetworkFlag } from "../network-options.ts";
 import { parseCount } from "../parse-number.ts";
-import { parseChoice, parseOptions } from "../parse-options.ts";
+import { parseChoice, parseOptions, secretFlag } from "../parse-options.ts";
 import { parseHeaders, parseRequestOptions, REQUEST_FLAGS } from "./model-request-options.ts";
 import { OUTPUT_OPTIONS, parseOutputPath } from "./output-path.ts";
 
@@ -195,7 +195,7 @@ export function parseRunOptions(values: RunValues) {
   // A server named only in the environment does not give agents the exec tools.
   const connect = serverUrls(values.connect ?? (tools === "exec" ? serversFromEnvironment() : []));
   if (tools === "none" && connect.length > 0) throw new UsageError("--connect conflicts with --tools none");
-  const { cwd, "database-url-file": databaseUrlFile } = values;
+  const { cwd } = values;
   const sandbox = parseSandbox(values.sandbox);
   const credentials = credentialsFromFlags(values.credential, undefined, { isLocal: connect.length === 0 });
   const network = parseRowNetwork(values, sandbox, credentials);
@@ -221,10 +221,10 @@ export function parseRunOptions(values: RunValues) {
       credentials: credentials.definitions,
       values: { ...values, connect: undefined },
       secretFilter: secretFilterFromFlags("fanout", values),
-      secretFlags: databaseUrlFile === undefined ? {} : { [databaseUrlFile]: "--database-url-file" },
+      secretFlags: secretFlag(values["database-url-file"], "--database-url-file"),
     },
     networkColumn: values["network-column"],
-    databaseUrl: databaseUrl(values["database-url"], databaseUrlFile),
+    databaseUrl: databaseUrl(values["database-url"], values["database-url-file"]),
     heartbeatSeconds: parseCount("heartbeat", values.heartbeat, MIN_HEARTBEAT_SECONDS),
     outageTimeoutSeconds: parseCount("outage-timeout", values["outage-timeout"]),
     idleTimeoutSeconds: parseCount("idle-timeout", values["idle-timeout"]),
