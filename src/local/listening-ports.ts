@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { closeSync, openSync, readSync } from "node:fs";
 import { createConnection } from "node:net";
 import { listOpenFiles, listProcesses } from "./tree/process-table.ts";
 
@@ -15,6 +15,14 @@ const SNAPSHOT_TTL_MS = 20;
  * tables. A cached result may miss the listener of a new proxy, which resets connections of other processes itself.
  */
 const OWN_PORTS_TTL_MS = 100;
+
+/** How long a listener of another process stays known as such. Another process may pass its listener to this one. */
+const FOREIGN_LISTENER_TTL_MS = 1000;
+
+/** State column of a listening socket in /proc/net/tcp. No other column has this form. */
+const LISTENING_STATE = " 0A ";
+/** Buffer of all reads of /proc/net/tcp: a host with many connections has a table of megabytes. */
+const tableChunk = Buffer.allocUnsafeSlow(64 * 1024);
 
 export interface ListeningAddress {
   port: number;
@@ -94,16 +102,33 @@ export function listeningPortsOf(leaders: readonly number[]): (ListeningAddress 
   return found;
 }
 
-let ownPorts: { atMs: number; ports: ReadonlySet<number> } | null = null;
+interface OwnPorts {
+  atMs: number;
+  ports: ReadonlySet<number>;
+  /** All listeners of this host that the last search considered, and those of them that this OS process holds. */
+  known: ListeningSockets;
+  own: ReadonlySet<number>;
+  searchedAtMs: number;
+}
+
+let ownPorts: OwnPorts | null = null;
 
 /** Returns the TCP ports on which this OS process listens, up to 100 ms ago. */
 export function ownListeningPorts(): ReadonlySet<number> {
   const atMs = performance.now();
-  if (ownPorts === null || atMs - ownPorts.atMs >= OWN_PORTS_TTL_MS) {
-    const sockets = parseTables(readTables()) ?? new Map<number, ListeningAddress>();
-    ownPorts = { atMs, ports: new Set(socketInodes(process.pid).flatMap((inode) => sockets.get(inode)?.port ?? [])) };
-  }
+  if (ownPorts !== null && atMs - ownPorts.atMs < OWN_PORTS_TTL_MS) return ownPorts.ports;
+  const known = parseTables(readTables()) ?? new Map<number, ListeningAddress>();
+  const { own, searchedAtMs } = findOwnListeners(known, atMs);
+  ownPorts = { atMs, known, own, searchedAtMs, ports: new Set([...own].flatMap((at) => known.get(at)?.port ?? [])) };
   return ownPorts.ports;
+}
+
+/** Reads the open files of this process only if there is a new listener: a server may have thousands of connections. */
+function findOwnListeners(known: ListeningSockets, atMs: number): Pick<OwnPorts, "own" | "searchedAtMs"> {
+  const last = ownPorts;
+  const isRecent = last !== null && atMs - last.searchedAtMs < FOREIGN_LISTENER_TTL_MS;
+  if (isRecent && [...known.keys()].every((inode) => last.known.has(inode))) return last;
+  return { own: new Set(socketInodes(process.pid).filter((inode) => known.has(inode))), searchedAtMs: atMs };
 }
 
 /** Maps every process of these trees to its leader. */
@@ -133,13 +158,43 @@ function readTables(): string[] | null {
   return tables.length === 0 ? null : tables;
 }
 
-/** Synchronous: the kernel never blocks here, and Node's thread pool may not exist yet. */
+/**
+ * Returns the rows of listening sockets, or null if the system has no such table. Synchronous: the kernel never blocks here,
+ * and Node's thread pool may not exist yet.
+ */
 function readTable(path: string): string | null {
+  let fd: number | null = null;
   try {
-    return readFileSync(path, "latin1");
+    fd = openSync(path, "r");
+    let rows = "";
+    let kept = 0;
+    for (;;) {
+      const length = readSync(fd, tableChunk, kept, tableChunk.length - kept, null);
+      const end = kept + length;
+      const bytes = tableChunk.subarray(0, end);
+      rows += listeningRows(bytes);
+      if (length === 0) return rows;
+      // The beginning of a row whose end the next read returns.
+      kept = end - (bytes.lastIndexOf("\n") + 1);
+      tableChunk.copyWithin(0, end - kept, end);
+      if (kept === tableChunk.length) kept = 0;
+    }
   } catch {
     return null;
+  } finally {
+    if (fd !== null) closeSync(fd);
   }
+}
+
+/** Returns the complete rows of listening sockets. */
+function listeningRows(bytes: Buffer): string {
+  let rows = "";
+  for (let at = bytes.indexOf(LISTENING_STATE); at >= 0; at = bytes.indexOf(LISTENING_STATE, at + 1)) {
+    const end = bytes.indexOf("\n", at);
+    if (end < 0) break;
+    rows += bytes.toString("latin1", bytes.lastIndexOf("\n", at) + 1, end + 1);
+  }
+  return rows;
 }
 
 function parseTables(tables: string[] | null): ListeningSockets | null {
