@@ -31,8 +31,7 @@ export class RequestSecrets {
     const headers = ["Accept-Encoding", "identity"];
     for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
       const name = rawHeaders[at] ?? "";
-      // Extensions compress the messages of a WebSocket.
-      if (/^(?:accept-encoding|sec-websocket-extensions)$/i.test(name)) continue;
+      if (/^accept-encoding$/i.test(name)) continue;
       headers.push(name, this.#putIntoValue(name.toLowerCase(), rawHeaders[at + 1] ?? ""));
     }
     return headers;
@@ -78,15 +77,6 @@ export class RequestSecrets {
     const decoders = encodings.split(",").flatMap((name) => decoderFor(name.trim().toLowerCase()) ?? [null]);
     if (decoders.includes(null)) return null;
     return [...decoders.filter((decoder) => decoder !== null).reverse(), this.#masker()];
-  }
-
-  /** Returns a function that reports whether the bytes so far contain a secret. */
-  detector(): (chunk: Buffer) => boolean {
-    const replacer = new SecretReplacer(this.#masks);
-    return (chunk) => {
-      replacer.push(chunk);
-      return replacer.count > 0;
-    };
   }
 
   #masker(): Transform {

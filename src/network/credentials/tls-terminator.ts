@@ -3,14 +3,14 @@ import {
   type ClientRequest,
   type IncomingMessage,
   type Server,
-  ServerResponse,
+  type ServerResponse,
   request as sendRequest,
 } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { type SecureContext, TLSSocket } from "node:tls";
 import type { HeadDeadlines } from "../head-deadlines.ts";
-import { passedHeaders, relay, requestHeaders, requirePlainBody } from "../http-forwarder.ts";
+import { relay, requestHeaders, requirePlainBody } from "../http-forwarder.ts";
 import { BadTargetError, type HttpTarget, parseHttpTarget } from "../http-target.ts";
 import type { Outgoing } from "../outgoing.ts";
 import { createProxyServer } from "../proxy-server.ts";
@@ -43,7 +43,8 @@ const TLS_HANDSHAKE = 0x16;
 
 /**
  * Terminates TLS for the hosts of credentials: decrypts requests, puts the secrets into them, and sends them over a verified
- * TLS connection. It speaks HTTP/1.1 only.
+ * TLS connection. It speaks HTTP/1.1 only, without upgrades: after an upgrade it could not remove a secret from the messages
+ * of the destination.
  */
 export class TlsTerminator {
   readonly #deps: TlsTerminatorDeps;
@@ -54,9 +55,6 @@ export class TlsTerminator {
     this.#deps = deps;
     const server = createProxyServer();
     server.on("request", (request, response) => this.#onRequest(request, response));
-    server.on("upgrade", (request: IncomingMessage, socket: Socket, head: Buffer) =>
-      this.#onUpgrade(request, socket, head),
-    );
     this.#server = server;
   }
 
@@ -119,39 +117,12 @@ export class TlsTerminator {
   async #forward(request: IncomingMessage, response: ServerResponse, signal: AbortSignal): Promise<void> {
     try {
       const connection = this.#connectionOf(request);
-      const sent = send(request, connection, []);
+      const sent = send(request, connection);
       await relay(sent, { request, response, signal }, connection.secrets);
     } catch (error) {
       if (response.headersSent || response.destroyed) response.destroy();
       else sendError(response, error);
     }
-  }
-
-  #onUpgrade(request: IncomingMessage, socket: Socket, head: Buffer): void {
-    this.#deps.deadlines.complete(socket);
-    const response = new ServerResponse(request);
-    response.shouldKeepAlive = false;
-    response.assignSocket(socket);
-    response.once("finish", () => socket.end());
-    const ended = new AbortController();
-    socket.once("close", () => ended.abort());
-    if (head.length > 0) socket.unshift(head);
-    void (async () => {
-      try {
-        const connection = this.#connectionOf(request);
-        const sent = send(request, connection, ["Connection", "Upgrade", "Upgrade", request.headers.upgrade ?? ""]);
-        sent.once("upgrade", (answer, target: Socket, targetHead: Buffer) => {
-          response.detachSocket(socket);
-          joinUpgraded({ socket, target, answer, targetHead }, connection.secrets);
-        });
-        // The destination may refuse the upgrade with an ordinary response.
-        await relay(sent, { request, response, signal: ended.signal }, connection.secrets);
-      } catch (error) {
-        if (response.socket === null) return;
-        if (response.headersSent) socket.destroy();
-        else sendError(response, error);
-      }
-    })();
   }
 
   /** Rejects a request that names another host than its connection: servers of many hosts decide by this name. */
@@ -170,37 +141,12 @@ export class TlsTerminator {
 function send(
   request: IncomingMessage,
   { allowed: { host, port }, target, secrets, agent }: TerminatedConnection & { target: HttpTarget },
-  upgrade: readonly string[],
 ): ClientRequest {
   const headers = requestHeaders(request, { scheme: "https", host, port }, secrets);
   return sendRequest({
     ...{ method: request.method ?? "GET", path: target.path, agent, setHost: false },
-    headers: [...headers, ...upgrade],
+    headers,
   });
-}
-
-/** Ends the connection if the destination sends a secret, because a replacement would break the messages. */
-function joinUpgraded(
-  {
-    socket,
-    target,
-    answer,
-    targetHead,
-  }: { socket: Socket; target: Socket; answer: IncomingMessage; targetHead: Buffer },
-  secrets: RequestSecrets,
-): void {
-  const headers = secrets.maskHeaders(passedHeaders(answer.rawHeaders), { hasBody: false });
-  const lines = headers.flatMap((name, at) => (at % 2 === 0 ? [`${name}: ${headers[at + 1]}\r\n`] : []));
-  const upgrade = `connection: upgrade\r\nupgrade: ${answer.headers.upgrade ?? ""}\r\n`;
-  socket.write(`HTTP/1.1 101 ${secrets.mask(answer.statusMessage ?? "")}\r\n${lines.join("")}${upgrade}\r\n`);
-  if (targetHead.length > 0) target.unshift(targetHead);
-  const containsSecret = secrets.detector();
-  target.on("data", (chunk: Buffer) => {
-    if (!containsSecret(chunk)) return;
-    socket.destroy();
-    target.destroy();
-  });
-  joinSockets(socket, target);
 }
 
 function sendError(response: ServerResponse, error: unknown): void {
