@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { open, readFile, realpath, rename, stat, unlink } from "node:fs/promises";
+import { constants, open, rename, unlink } from "node:fs/promises";
 import { isDeepStrictEqual } from "node:util";
 import { KeyedQueue } from "../../async/keyed-queue.ts";
 import { isObject } from "../../base/type-guards.ts";
@@ -10,15 +10,16 @@ const changes = new KeyedQueue<string>();
 
 /**
  * Adds a host to the `allow` list of `[network]` in a rules file. Comments and all other lines stay as they are. Readers see
- * the old or the new file, never a part of it.
+ * the old or the new file, never a part of it. Rejects if the path is a link: the file that the user named is resolved when
+ * it is loaded, and a later link could lead to another file.
  */
 export async function allowHostInFile(path: string, host: string): Promise<void> {
-  const file = await realpath(path);
-  await changes.run(file, async () => {
-    const text = await readFile(file, "utf8");
+  await changes.run(path, async () => {
+    await using file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW);
+    const text = await file.readFile("utf8");
     const { parse } = await import("smol-toml");
     const changed = addAllowedHost(text, host, parse);
-    if (changed !== text) await replaceFile(file, changed);
+    if (changed !== text) await replaceFile(path, changed, (await file.stat()).mode);
   });
 }
 
@@ -71,8 +72,7 @@ function toPlain(value: unknown): unknown {
   return JSON.parse(JSON.stringify(value, (_, part: unknown) => (typeof part === "bigint" ? `${part}` : part)));
 }
 
-async function replaceFile(path: string, text: string): Promise<void> {
-  const { mode } = await stat(path);
+async function replaceFile(path: string, text: string, mode: number): Promise<void> {
   const sibling = `${path}.${randomBytes(6).toString("hex")}.tmp`;
   try {
     await using file = await open(sibling, "wx", 0o600);

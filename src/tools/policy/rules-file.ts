@@ -1,4 +1,4 @@
-import { readFile } from "node:fs/promises";
+import { readFile, realpath } from "node:fs/promises";
 import { posix } from "node:path";
 import { errorMessage } from "../../base/error-message.ts";
 import { type CredentialDefinition, parseCredentialTables } from "../../protocol/network/credential-definition.ts";
@@ -70,7 +70,8 @@ export async function loadRulesFile(
   const { parse } = await import("smol-toml");
   try {
     const policy = rulesPolicy(parseRules(parse(text)), asker);
-    return { ...policy, allowHost: (host) => allowHostInFile(path, host) };
+    const file = await realpath(path);
+    return { ...policy, allowHost: (host) => allowHostInFile(file, host) };
   } catch (error) {
     throw new Error(`rules file ${path}: ${errorMessage(error)}`, { cause: error });
   }

@@ -87,17 +87,35 @@ describe("an always allowed host", () => {
     );
   });
 
-  test("replaces the file atomically, with its mode and through a link", async (t) => {
+  test("replaces the file that a link leads to, atomically and with its mode", async (t) => {
     const file = await rulesFile(t, "# mine\n");
     await chmod(file, 0o640);
     const link = `${file}.link`;
     await symlink(file, link);
-    await Promise.all(["a.test", "b.test", "c.test"].map((host) => allowHostInFile(link, host)));
+    const { allowHost } = await loadRulesFile(link);
+    await Promise.all(["a.test", "b.test", "c.test"].map((host) => allowHost?.(host)));
     assert.match(await readFile(file, "utf8"), /^# mine\n/);
     assert.deepEqual((await loadRulesFile(file)).network?.allow.toSorted(), ["a.test", "b.test", "c.test"]);
     assert.equal((await stat(file)).mode & 0o777, 0o640);
     assert.ok((await lstat(link)).isSymbolicLink());
     assert.deepEqual((await readdir(path.dirname(file))).toSorted(), ["rules.toml", "rules.toml.link"]);
+  });
+
+  test("is not written through a link that replaces the loaded file, nor into a file that cannot be parsed", async (t) => {
+    const file = await rulesFile(t, "# mine\n");
+    const other = `${file}.other`;
+    await writeFile(other, "# other\n");
+    const { allowHost } = await loadRulesFile(file);
+    await rm(file);
+    await assert.rejects(allowHost?.("a.test") ?? Promise.resolve(), { code: "ENOENT" });
+    await symlink(other, file);
+    await assert.rejects(allowHost?.("a.test") ?? Promise.resolve(), { code: "ELOOP" });
+    assert.equal(await readFile(other, "utf8"), "# other\n");
+    await rm(file);
+    await writeFile(file, "[network\n");
+    await assert.rejects(allowHostInFile(file, "a.test"));
+    assert.equal(await readFile(file, "utf8"), "[network\n");
+    assert.deepEqual((await readdir(path.dirname(file))).toSorted(), ["rules.toml", "rules.toml.other"]);
   });
 
   test("is stored by the policy of a rules file", async (t) => {
