@@ -23,7 +23,7 @@ import { TestNetwork } from "../test/support/network/test-network.ts";
 import type { WireMessage } from "../test/support/servers/raw-connection.ts";
 import { PROCWIRE, ServeChild } from "../test/support/servers/serve.ts";
 import { until } from "../test/support/system/until.ts";
-import { codexHome, configFor } from "./codex-run.ts";
+import { codexHome, configFor, networkProfile } from "./codex-run.ts";
 
 const CODEX = fileURLToPath(new URL("./node_modules/.bin/codex", import.meta.url));
 const GOOD = "93.184.216.34";
@@ -36,18 +36,7 @@ enabled = true
 "good.test" = "allow"
 "bad.good.test" = "deny"
 `;
-const PROFILE = `default_permissions = "net"
-[features]
-network_proxy = true
-unified_exec = true
-[permissions.net]
-extends = ":workspace"
-[permissions.net.network]
-enabled = true
-[permissions.net.network.domains]
-"good.test" = "allow"
-"bad.good.test" = "deny"
-`;
+const PROFILE = networkProfile({ "good.test": "allow", "bad.good.test": "deny" });
 
 export interface AppServerOptions {
   /** Program that runs the commands: the client itself, the real exec-server, or this package. */

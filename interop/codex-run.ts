@@ -103,6 +103,22 @@ export async function runCodex(
   }
 }
 
+/** Permission profile with a managed network and these domains, as TOML. */
+export function networkProfile(domains: Readonly<Record<string, "allow" | "deny">>): string {
+  return `default_permissions = "net"
+[features]
+network_proxy = true
+unified_exec = true
+[permissions.net]
+extends = ":workspace"
+[permissions.net.network]
+enabled = true
+[permissions.net.network.domains]
+${Object.entries(domains)
+  .map(([domain, permission]) => `"${domain}" = "${permission}"\n`)
+  .join("")}`;
+}
+
 /** `profile` may have top-level settings, then tables. */
 export function configFor(modelUrl: string, profile = ""): string {
   return `model = "gpt-5"

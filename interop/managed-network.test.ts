@@ -13,7 +13,7 @@ import { noSandbox } from "../test/sandbox/sandbox-fixture.ts";
 import { type Json, PROXY_ONLY, ProbedHost, probeResults } from "../test/support/network/network-probe.ts";
 import { WireClient, webSocketWire } from "../test/support/servers/raw-connection.ts";
 import { ServeChild } from "../test/support/servers/serve.ts";
-import { codexHome, noCodex, runCodex } from "./codex-run.ts";
+import { codexHome, networkProfile, noCodex, runCodex } from "./codex-run.ts";
 
 const CODEX = fileURLToPath(new URL("./node_modules/.bin/codex", import.meta.url));
 const skip = noCodex || noSandbox;
@@ -116,18 +116,7 @@ test("the real CLI with a managed network runs commands that reach only their pr
   using place = codexHome();
   await using host = await ProbedHost.open();
   await using server = await openProcwire();
-  const profile = `default_permissions = "net"
-[features]
-network_proxy = true
-unified_exec = true
-[permissions.net]
-extends = ":workspace"
-[permissions.net.network]
-enabled = true
-[permissions.net.network.domains]
-"127.0.0.1" = "allow"
-"bad.test" = "deny"
-`;
+  const profile = networkProfile({ "127.0.0.1": "allow", "bad.test": "deny" });
   const command = (cmd: string) => ({ name: "exec_command", args: { cmd, login: false } });
   const ran = await runCodex(
     place,
