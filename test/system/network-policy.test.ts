@@ -2,13 +2,14 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { homedir } from "node:os";
 import { join, normalize } from "node:path";
 import { describe, type TestContext, test } from "node:test";
 import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { localSandboxes } from "../../src/host/host-sandboxes.ts";
+import { writeNpmRegistry } from "../support/network/tiny-packages.ts";
 import { ENTRY, startCli } from "../support/servers/run-cli.ts";
 import { scratchDirectory, serve } from "../support/servers/serve.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
@@ -221,14 +222,7 @@ describe("the recipes of docs/network.md", TIMEOUT, () => {
     const root = mkdtempSync(join(homedir(), "procwire-recipe-"));
     t.after(() => rmSync(root, { recursive: true }));
     const registry = await serveFiles(t, root);
-    const manifest = { name: "tiny", version: "1.0.0", main: "tiny.js" };
-    mkdirSync(join(root, "package"));
-    writeFileSync(join(root, "package", "package.json"), JSON.stringify(manifest));
-    writeFileSync(join(root, "package", "tiny.js"), "module.exports = 'installed';\n");
-    execFileSync("tar", ["-czf", "tiny.tgz", "package"], { cwd: root });
-    const dist = { tarball: `http://127.0.0.1:${registry.port}/tiny.tgz` };
-    const versions = { "1.0.0": { ...manifest, dist } };
-    writeFileSync(join(root, "tiny"), JSON.stringify({ name: "tiny", "dist-tags": { latest: "1.0.0" }, versions }));
+    writeNpmRegistry(root, `http://127.0.0.1:${registry.port}`);
     using scratch = scratchDirectory();
     const script = `export npm_config_cache=$PWD/cache npm_config_update_notifier=false
       npm install --no-audit --no-fund --fetch-retries 0 --registry http://127.0.0.1:${registry.port} tiny >log 2>&1 &&

@@ -3,7 +3,8 @@
 import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:http";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { createServer as createTlsServer } from "node:https";
 import { connect, createServer as createTcpServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join, normalize } from "node:path";
@@ -39,14 +40,17 @@ function replaceFile(path: string, text: string): void {
   mount(file, path);
 }
 
-async function startServer({ address, port, redirects = {}, root }: TestServer): Promise<void> {
-  const server = createServer((request, response) => {
+async function startServer({ address, port, redirects = {}, root, authorizations, tls }: TestServer): Promise<void> {
+  const serve = (request: IncomingMessage, response: ServerResponse) => {
     const { method, url = "", headers } = request;
     report({ request: `${address}:${port} ${method} ${url} ${headers.host}` });
     const path = new URL(url, "http://x").pathname;
     const location = redirects[path];
     request.resume().on("end", () => {
-      if (location !== undefined) response.writeHead(302, { location }).end();
+      const { authorization = "" } = headers;
+      if (authorizations !== undefined) response.setHeader("x-authorization", authorization);
+      if (authorizations?.includes(authorization) === false) response.writeHead(401).end();
+      else if (location !== undefined) response.writeHead(302, { location }).end();
       else if (root === undefined) response.end(`from ${address}:${port}\n`);
       else {
         const content = readOrNull(join(root, normalize(decodeURIComponent(path))));
@@ -55,7 +59,9 @@ async function startServer({ address, port, redirects = {}, root }: TestServer):
         else response.writeHead(404).end();
       }
     });
-  }).listen(port, address);
+  };
+  const server = tls ? createTlsServer(tls, serve) : createServer(serve);
+  server.listen(port, address);
   await once(server, "listening");
 }
 

@@ -17,6 +17,10 @@ export interface TestServer {
   redirects?: Readonly<Record<string, string>>;
   /** Directory whose files the server sends. */
   root?: string;
+  /** Accepted `Authorization` headers; other requests get status 401. Responses repeat the header. Absent: no access control. */
+  authorizations?: readonly string[];
+  /** Key and certificate of an HTTPS server, as PEM. */
+  tls?: { key: string; cert: string };
 }
 
 /** Addresses, names and HTTP servers of a network. */

@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
 import { localSandboxes } from "../../../src/host/host-sandboxes.ts";
 import { noTestNetwork, TestNetwork } from "../../support/network/test-network.ts";
+import { pythonPath, writeWheel } from "../../support/network/tiny-packages.ts";
 import { PROCWIRE } from "../../support/servers/serve.ts";
 import { skipUnless } from "../../support/system/skip-unless.ts";
 
@@ -36,24 +37,9 @@ describe("the recipes of docs/network.md", { timeout: 600_000 }, () => {
   const noPip = noNetwork || skipUnless(runs("python3", "-m", "pip", "--version"), "pip is missing");
   test("pip installs a package from an allowed index and an allowed file host", { skip: noPip }, async (t) => {
     const root = makeDirectory(t);
-    const wheel = "tiny-1.0-py3-none-any.whl";
-    for (const directory of ["index/simple/tiny", "files", "wheel/tiny-1.0.dist-info"])
-      mkdirSync(join(root, directory), { recursive: true });
+    for (const directory of ["index/simple/tiny", "files"]) mkdirSync(join(root, directory), { recursive: true });
+    const wheel = writeWheel(join(root, "files"));
     writeFileSync(join(root, "index/simple/tiny/index.html"), `<a href="http://files.test/${wheel}">${wheel}</a>`);
-    const info = "wheel/tiny-1.0.dist-info";
-    writeFileSync(join(root, "wheel/tiny.py"), "print('installed')\n");
-    writeFileSync(join(root, info, "METADATA"), "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n");
-    writeFileSync(join(root, info, "WHEEL"), "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n");
-    writeFileSync(
-      join(root, info, "RECORD"),
-      ["tiny.py", "METADATA", "WHEEL", "RECORD"]
-        .map((name, at) => (at === 0 ? `${name},,\n` : `tiny-1.0.dist-info/${name},,\n`))
-        .join(""),
-    );
-    const archive = join(root, "files", wheel);
-    execFileSync("python3", ["-m", "zipfile", "-c", archive, "tiny.py", "tiny-1.0.dist-info"], {
-      cwd: join(root, "wheel"),
-    });
     await using network = await TestNetwork.open({
       names: { "index.test": [[INDEX]], "files.test": [[FILES]] },
       servers: [
@@ -62,8 +48,7 @@ describe("the recipes of docs/network.md", { timeout: 600_000 }, () => {
       ],
     });
     mkdirSync(join(root, "work"));
-    // A wrapper of `python3` may write outside of the workspace.
-    const python = execFileSync("python3", ["-c", "import sys; print(sys.executable)"], { encoding: "utf8" }).trim();
+    const python = pythonPath();
     const script = `${python} -m pip install -q --no-cache-dir --disable-pip-version-check --retries 0 --target lib \\
       --index-url http://index.test/simple --trusted-host index.test --trusted-host files.test tiny 2>&1 &&
       PYTHONPATH=lib ${python} -c 'import tiny'`;
