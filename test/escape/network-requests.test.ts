@@ -10,6 +10,7 @@ import { noTestNetwork, TestNetwork } from "../support/network/test-network.ts";
 import { USERS } from "../support/system/users.ts";
 import { Fixture, intent, READ_ROOT, skipFor } from "./inside.ts";
 
+const SLOW_HEADS = fileURLToPath(new URL("../support/network/slow-heads.mjs", import.meta.url));
 const PROBE = fileURLToPath(new URL("../support/network/proxy-probe.mjs", import.meta.url));
 const [GOOD, OTHER, PRIVATE] = ["93.184.216.34", "93.184.216.35", "10.1.2.3"];
 const REBOUND = [[GOOD], ["127.0.0.1"]];
@@ -36,6 +37,7 @@ const ALLOW_GOOD: Partial<NetworkPolicy> = { domains: { "good.test": "allow" } }
 const DENY_BAD: Partial<NetworkPolicy> = { domains: { "*": "allow", "bad.test": "deny" } };
 
 interface Attacked {
+  fixture: Fixture;
   network: TestNetwork;
   /** Runs a script in the sandbox. */
   run(changes: Partial<NetworkPolicy>, script: string): Promise<string>;
@@ -43,17 +45,23 @@ interface Attacked {
   send(changes: Partial<NetworkPolicy>, steps: readonly NetworkStep[]): Promise<Record<string, string>>;
 }
 
+/** The fields of a start in a sandbox with this policy. */
+const sandboxedBy = (changes: Partial<NetworkPolicy>) => ({
+  ...{ enforceManagedNetwork: true, networkProxy: { proxy: policy(changes) } },
+  sandbox: intent([READ_ROOT], { network: "enabled" }),
+});
+
 function testRequests(title: string, body: (attacked: Attacked) => Promise<void>): void {
   for (const user of USERS)
     test(`${title}, as ${user.name}`, { skip: noTestNetwork || skipFor(user) }, async () => {
       await using network = await TestNetwork.open(NETWORK);
       await using fixture = await Fixture.prepare(user, { listen: "unix", under: network.command });
       const start = async (changes: Partial<NetworkPolicy>, argv: string[]) => {
-        const networkProxy = { proxy: policy(changes) };
-        const sandbox = intent([READ_ROOT], { network: "enabled" });
-        return (await fixture.run(sandbox, argv, { enforceManagedNetwork: true, networkProxy })).output;
+        const { sandbox, ...managed } = sandboxedBy(changes);
+        return (await fixture.run(sandbox, argv, managed)).output;
       };
       await body({
+        fixture,
         network,
         run: (changes, script) => start(changes, ["/bin/bash", "-c", script]),
         send: async (changes, steps) =>
@@ -270,4 +278,29 @@ testRequests("a policy with ports reaches no other port of an allowed host", asy
   assert.match(allowed.HTTP ?? "", /from 93\.184\.216\.34:25/);
   assert.match(allowed.CONNECT ?? "", /^HTTP\/1\.1 200 /);
   assert.match(allowed.SOCKS5 ?? "", /^\x05\x00\x05\x00/);
+});
+
+testRequests(
+  "slow request heads delay no other request, and end within a minute",
+  async ({ network, run, ...attacked }) => {
+    const { client } = attacked.fixture;
+    const argv = [process.execPath, SLOW_HEADS, "300"];
+    await client.start("slow", argv, { ...sandboxedBy(ALLOW_GOOD), cwd: "file:///" });
+    await client.outputContains("slow", "open\n");
+    // Another request of the same process, after all slow ones.
+    await client.outputContains("slow", "HTTP/1.1 200 OK");
+    assert.match(await run(ALLOW_GOOD, "curl -sS -m 60 http://good.test/next"), new RegExp(`from ${GOOD}:80`));
+    await client.outputContains("slow", "closed without a response\n");
+    // The process still sent a byte per second, so that a limit between two bytes would not have ended them.
+    assert.deepEqual(network.requests.toSorted(), [`${GOOD}:80 GET /next good.test`, `${GOOD}:80 GET /same good.test`]);
+    await client.finished("slow");
+  },
+);
+
+testRequests("a request head of more than 32 KiB ends the connection", async ({ network, send }) => {
+  const long = http("long", "http://good.test/", { headers: `X-A: ${"a".repeat(33 * 1024)}\r\n` });
+  const many = http("many", "http://good.test/", { headers: "X-A: a\r\n".repeat(5000) });
+  for (const response of Object.values(await send(ALLOW_GOOD, [long, many])))
+    assert.match(response, /^HTTP\/1\.1 431 /);
+  assert.deepEqual(network.requests, []);
 });
