@@ -104,6 +104,9 @@ export const shareOptions = optionsOf<ShareOptions>({ signal, role: required(rol
 
 export const pathKind = described(text, "an absolute path or a file: URI");
 
+/** Modes of an opened file. */
+export const openModeKind = oneOf("read", "replace");
+
 export const pathsKind = either("a path or an array of paths", pathKind, listOf(pathKind, "an array of paths"));
 
 const followFields: OptionFields<FollowOptions> = { signal, followSymlinks: flag };

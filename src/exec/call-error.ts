@@ -7,6 +7,7 @@ import {
   type ExecServerErrorDetails,
   type SystemErrorCode,
 } from "../protocol/exec-server-error.ts";
+import { pathFromUri } from "../protocol/path-uri.ts";
 import { parseOsErrorNumber } from "./compat.ts";
 
 /**
@@ -36,7 +37,7 @@ export function startDetails(params: { argv: readonly string[]; cwd?: string | u
   return {
     method: "process/start",
     argv: Array.isArray(argv) ? argv : undefined,
-    cwd: typeof cwd === "string" ? cwd : undefined,
+    cwd: typeof cwd === "string" ? toShownPath(cwd) : undefined,
   };
 }
 
@@ -92,7 +93,17 @@ export function withCallerStack<E extends Error>(error: E, caller: Error): E {
 /** Adds the path to a system error, which does not name it. */
 function toText({ message }: Error, code: string, path: string | undefined): string {
   if (path === undefined || parseOsErrorNumber(message) === null) return message;
-  return code === "ENOENT" ? `no such file or directory: ${path}` : `${message}: ${path}`;
+  const shown = toShownPath(path);
+  return code === "ENOENT" ? `no such file or directory: ${shown}` : `${message}: ${shown}`;
+}
+
+/** Returns the native path of a `file:` URI, and any other text unchanged. */
+function toShownPath(path: string): string {
+  try {
+    return /^file:/i.test(path) ? pathFromUri(path) : path;
+  } catch {
+    return path;
+  }
 }
 
 /** Linux errno values: the wire carries these on every client platform. */

@@ -33,7 +33,7 @@ const hasNul = (text: string) => text.includes("\0");
 
 function nativePath(cwd: string): string {
   if (isAbsolute(cwd)) return cwd;
-  if (!/^file:/i.test(cwd)) throw invalidParams(`cwd \`${cwd}\` is neither an absolute path nor a file: URI`);
+  if (!/^file:/i.test(cwd)) throw invalidParams(`cwd \`${cwd}\` must be an absolute path or a file: URI`);
   try {
     return fileURLToPath(cwd);
   } catch {

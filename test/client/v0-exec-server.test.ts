@@ -125,6 +125,7 @@ describe("spawnLocalExecServer", TIMEOUT, () => {
 
   test("rejects if the executable is missing", async () => {
     await assert.rejects(spawnLocalExecServer({ program: "/no/such/server" }), {
+      ...{ name: "ExecServerError", code: "ENOENT" },
       message: /^cannot start exec-server `\/no\/such\/server`: .*ENOENT/,
     });
   });

@@ -25,6 +25,12 @@ const onProcess = (call: (process: Untyped) => unknown) => async (environment: U
   return await call(process);
 };
 
+/** Calls a method of an open file. */
+const onFile = (call: (file: Untyped) => unknown) => async (environment: Untyped) => {
+  await using file = await environment.files.open("/etc/hostname");
+  return await call(file);
+};
+
 /** Rejected calls, each with the message of its error. */
 const REJECTED: readonly (readonly [UntypedCall, string | RegExp])[] = [
   [(e) => e.spawn("cat", { stdin: "pipe" }), 'spawn: invalid `stdin`: got "pipe", expected true or false'],
@@ -36,6 +42,13 @@ const REJECTED: readonly (readonly [UntypedCall, string | RegExp])[] = [
   [(e) => e.spawn("cat", { labels: { team: 5 } }), "spawn: invalid `labels.team`: got 5, expected a string"],
   [(e) => e.spawn(5), "spawn: invalid `command`: got 5, expected a program or an array of program and arguments"],
   [(e) => e.spawn(["echo", 5]), "spawn: invalid `command.1`: got 5, expected a string"],
+  [(e) => e.spawn(["echo", "a\0"]), 'spawn: invalid `command.1`: got "a\\u0000", expected a string without NUL bytes'],
+  [(e) => e.spawn("tr\0ue"), /^spawn: invalid `command`: got "tr\\u0000ue", expected a program or an array/],
+  [(e) => e.run("true", { env: { A: "\0" } }), /^run: invalid `env.A`: got "\\u0000", expected a string without NUL/],
+  [(e) => e.run("true", { env: { "A=B": "x" } }), 'run: invalid `env`: got "A=B", expected a name without `=`'],
+  [(e) => e.run("true", { cwd: "src" }), "cwd `src` must be an absolute path or a file: URI"],
+  [(e) => e.run("true", { cwd: 5 }), "run: invalid `cwd`: got 5, expected an absolute path or a file: URI"],
+  [start({ cwd: "src" }), "cwd `src` must be an absolute path or a file: URI"],
   [(e) => e.spawn([]), "missing executable in command; expected its name or [executable, ...arguments]"],
   [
     (e) => e.run("true", { timeoutMs: "5s" }),
@@ -109,6 +122,14 @@ const REJECTED: readonly (readonly [UntypedCall, string | RegExp])[] = [
   [(e) => e.files.readText(5), /^readFile: invalid `path`: got 5, expected an absolute path or a file: URI$/],
   [(e) => e.files.writeFile("/tmp/x", 5), /^writeFile: invalid `data`: got 5, expected a string, a typed array/],
   [(e) => e.files.remove("/tmp/x", { recusive: true }), "remove: unknown option `recusive`; did you mean `recursive`?"],
+  [(e) => e.files.copy("/etc/hostname", 5), "copy: invalid `to`: got 5, expected an absolute path or a file: URI"],
+  [(e) => e.files.open("/etc/hostname", "r"), 'open: invalid `mode`: got "r", expected "read" or "replace"'],
+  [(e) => e.files.setAttributes("/tmp/x"), "setAttributes: missing `options`; expected an object"],
+  [onFile((f) => f.read("0", 5)), 'read: invalid `offset`: got "0", expected a non-negative integer'],
+  [onFile((f) => f.read(0)), "read: missing `length`; expected a non-negative integer"],
+  [onFile((f) => f.write("0", "x")), 'write: invalid `offset`: got "0", expected a non-negative integer'],
+  [onFile((f) => f.checksum(-1)), "checksum: invalid `length`: got -1, expected a non-negative integer"],
+  [onFile((f) => f.read(0, 5, null)), "read: invalid `options`: got null, expected an object"],
   [(e) => e.http.request({ uri: "http://x/" }), "request: unknown option `uri`; did you mean `url`?"],
   [(e) => e.http.request({ url: "http://x/", body: 5 }), /^request: invalid `body`: got 5, expected a string, /],
   [(e) => e.http.request({}), "request: missing `url`; expected a string"],
@@ -149,7 +170,12 @@ describe("options that a JavaScript caller gets wrong", { timeout: 600_000 }, ()
     const expected = [
       [create(5), "Environment.create: invalid `target`: got 5, expected null, a URL, { url } or { program, args }"],
       [create({ adress: "ws://x" }), /^Environment.create: invalid `target`: got an object, expected null, a URL, /],
-      [create(server.url, { token: "x" }), /^Environment.create: unknown option `token`; expected one of /],
+      [
+        create({ url: server.url, authToken: "x" }),
+        "Environment.create: unknown option `target.authToken`; expected one of `url`",
+      ],
+      [create({ program: "sh", arg: [] }), "Environment.create: unknown option `target.arg`; did you mean `args`?"],
+      [create(server.url, { token: "x" }), "Environment.create: unknown option `token`; did you mean `authToken`?"],
       [
         create(server.url, { authToken: 5 }),
         "Environment.create: invalid `authToken`: got a number, expected a string or a function",

@@ -1,7 +1,8 @@
 import { withCallErrors } from "../../exec/call-error.ts";
 import type { CallOptions } from "../../exec/exec-process.ts";
 import { type InputData, toInputBytes } from "../../exec/options/input-bytes.ts";
-import { checkWrite } from "../../exec/options/process-checks.ts";
+import { checkArgument, count } from "../../exec/options/option-schema.ts";
+import { checkCall, checkWrite } from "../../exec/options/process-checks.ts";
 import type { ParamsOf } from "../../protocol/methods.ts";
 import { toPathUri } from "../rpc/path-conversion.ts";
 import type { ReconnectingSession } from "../session/reconnecting-session.ts";
@@ -30,13 +31,14 @@ export class RemoteFile implements AsyncDisposable {
   }
 
   /** Reads up to `length` bytes (at most 1 MiB) from `offset`; `eof` is true if the file ends before. */
-  read(offset: number, length: number, { signal }: CallOptions = {}): Promise<{ chunk: Uint8Array; eof: boolean }> {
+  read(offset: number, length: number, options: CallOptions = {}): Promise<{ chunk: Uint8Array; eof: boolean }> {
     const params = { handleId: this.#handleId, offset, len: length };
-    return this.#withCallErrors(
-      "fs/readBlock",
-      () => this.#session.call("fs/readBlock", params, { resend: "unsent" }),
-      signal,
-    );
+    const read = () => this.#session.call("fs/readBlock", params, { resend: "unsent" });
+    return this.#withCallErrors("fs/readBlock", read, options?.signal, () => {
+      checkArgument("read", "offset", offset, count);
+      checkArgument("read", "length", length, count);
+      checkCall("read", options);
+    });
   }
 
   /** Writes at most 1 MiB at `offset`. */
@@ -45,15 +47,21 @@ export class RemoteFile implements AsyncDisposable {
       const params = { handleId: this.#handleId, offset, chunk: toInputBytes(data) };
       await this.#session.call("fs/writeBlock", params, { resend: "unsent" });
     };
-    const details = { method: "fs/writeBlock", path: this.path };
-    return withCallErrors(details, write, options?.signal, () => checkWrite(data, options));
+    return this.#withCallErrors("fs/writeBlock", write, options?.signal, () => {
+      checkArgument("write", "offset", offset, count);
+      checkWrite(data, options);
+    });
   }
 
   /** Returns the SHA-256 of the first `length` bytes, or null if the file is shorter. */
-  async checksum(length: number, { signal }: CallOptions = {}): Promise<string | null> {
+  async checksum(length: number, options: CallOptions = {}): Promise<string | null> {
     const params = { handleId: this.#handleId, length };
     const compute = () => this.#session.call("fs/checksum", params, { resend: "unsent" });
-    return (await this.#withCallErrors("fs/checksum", compute, signal)).sha256;
+    const check = () => {
+      checkArgument("checksum", "length", length, count);
+      checkCall("checksum", options);
+    };
+    return (await this.#withCallErrors("fs/checksum", compute, options?.signal, check)).sha256;
   }
 
   /** Checks that the partial file has the content that `whole` describes, renames it to `path` and closes it. */
@@ -80,7 +88,7 @@ export class RemoteFile implements AsyncDisposable {
     return this.close();
   }
 
-  #withCallErrors<T>(method: string, call: () => Promise<T>, signal?: AbortSignal): Promise<T> {
-    return withCallErrors({ method, path: this.path }, call, signal);
+  #withCallErrors<T>(method: string, call: () => Promise<T>, signal?: AbortSignal, check?: () => void): Promise<T> {
+    return withCallErrors({ method, path: this.path }, call, signal, check);
   }
 }

@@ -14,6 +14,7 @@ import {
   copyOptions,
   createDirectoryOptions,
   followOptions,
+  openModeKind,
   pathKind,
   pathsKind,
   removeOptions,
@@ -198,12 +199,17 @@ export class RemoteFiles {
       const { recursive = false, signal } = options;
       await this.#call("fs/copy", { sourcePath, destinationPath: toPathUri(to), recursive }, { signal });
     };
-    return this.#withCallErrors("fs/copy", from, copy, options, copyOptions);
+    return this.#withCallErrors("fs/copy", from, copy, options, copyOptions, () =>
+      checkArgument("copy", "to", to, pathKind),
+    );
   }
 
   /** Opens a file to read or replace it in blocks. It is closed when its connection is lost. */
   open(path: string, mode: "read" | "replace" = "read", options?: CallOptions): Promise<RemoteFile> {
-    return this.#withCallErrors("fs/open", path, (uri) => this.#open(uri, path, mode, options?.signal), options);
+    const open = (uri: string) => this.#open(uri, path, mode, options?.signal);
+    return this.#withCallErrors("fs/open", path, open, options, callOptions, () =>
+      checkArgument("open", "mode", mode, openModeKind),
+    );
   }
 
   /**
@@ -244,7 +250,9 @@ export class RemoteFiles {
   setAttributes(path: string, options: AttributeOptions): Promise<void> {
     const set = async (uri: string) =>
       void (await this.#call("fs/setAttributes", { path: uri, ...withoutSignal(options) }, { signal: options.signal }));
-    return this.#withCallErrors("fs/setAttributes", path, set, options, attributeOptions);
+    return this.#withCallErrors("fs/setAttributes", path, set, options, attributeOptions, () =>
+      checkOptions("setAttributes", options, attributeOptions),
+    );
   }
 
   /**
@@ -309,11 +317,13 @@ export class RemoteFiles {
     call: (uri: string) => Promise<T>,
     options: CallOptions = {},
     schema: OptionKind = callOptions,
+    checkMore: () => void = () => undefined,
   ): Promise<T> {
     const check = () => {
       const operation = method.slice("fs/".length);
       checkArgument(operation, "path", path, pathKind);
       checkOptions(operation, options, schema);
+      checkMore();
     };
     const details = { method, path: typeof path === "string" ? path : undefined };
     return withCallErrors(details, async () => call(toPathUri(path)), options?.signal, check);

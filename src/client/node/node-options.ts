@@ -17,7 +17,7 @@ import {
   secretText,
   text,
 } from "../../exec/options/option-schema.ts";
-import { lifetimeKind, runFields, streamFields, variables } from "../../exec/options/process-options.ts";
+import { argument, lifetimeKind, runFields, streamFields, variables } from "../../exec/options/process-options.ts";
 import { clientFields, portKind } from "../client-options.ts";
 import type { ExecServerClientOptions } from "../exec-server-client.ts";
 import type { EnvironmentOptions } from "./environment.ts";
@@ -54,19 +54,26 @@ export const launchCommand = optionsOf<ExecServerLaunchCommand>({
   env: variables,
 });
 
-export const environmentTarget = kind(
+const anyTarget = kind(
   "null, a URL, { url } or { program, args }",
   (value) =>
     value === null ||
     typeof value === "string" ||
     (typeof value === "object" && ("url" in value ? typeof value.url === "string" : "program" in value)),
 );
+const urlTarget = optionsOf<{ url: string }>({ url: required(text) });
+export const environmentTarget: OptionKind = {
+  form: anyTarget.form,
+  findProblem: (value) =>
+    anyTarget.findProblem(value) ??
+    (isObject(value) ? ("url" in value ? urlTarget : launchCommand).findProblem(value) : null),
+};
 
 /** A program, or a program with arguments. */
 export const commandKind = either(
   "a program or an array of program and arguments",
-  text,
-  listOf(text, "an array of strings"),
+  argument,
+  listOf(argument, "an array of strings"),
 );
 export const environmentRunOptions = optionsOf<EnvironmentRunOptions>({ ...runFields, reject: flag });
 

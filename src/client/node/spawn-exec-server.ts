@@ -5,6 +5,7 @@ import { type Clock, systemClock, type Timer } from "../../async/clock.ts";
 import { checkArgument, checkOptions } from "../../exec/options/option-schema.ts";
 import { clientOptions } from "../client-options.ts";
 import type { ExecServerClientOptions, ExecServerClient as UniversalClient } from "../exec-server-client.ts";
+import { withConnectErrors } from "../session/connect-error.ts";
 import { NodeExecServerClient } from "./node-client.ts";
 import { launchCommand } from "./node-options.ts";
 
@@ -56,7 +57,7 @@ export async function spawnLocalExecServer(
   });
   const clock = options.clock ?? systemClock;
   try {
-    await Promise.race([once(child, "spawn"), failed.promise]);
+    await withConnectErrors(() => Promise.race([once(child, "spawn"), failed.promise]), options.signal);
     const client = await NodeExecServerClient.connectStdio(child.stdout, child.stdin, options);
     let ending: Promise<void> | null = null;
     const close = () => {

@@ -10,7 +10,7 @@ export function findNearestName(name: string, known: readonly string[]): string 
   let smallest = Math.max(2, Math.floor(name.length / 3)) + 1;
   for (const candidate of known) {
     const other = candidate.toLowerCase();
-    const distance = isPrefixPair(lower, other) ? 1 : editDistance(lower, other);
+    const distance = isAbbreviation(lower, other) ? 1 : editDistance(lower, other);
     if (distance >= smallest) continue;
     smallest = distance;
     nearest = candidate;
@@ -18,7 +18,7 @@ export function findNearestName(name: string, known: readonly string[]): string 
   return nearest;
 }
 
-function isPrefixPair(one: string, other: string): boolean {
+function isAbbreviation(one: string, other: string): boolean {
   const [short, long] = one.length <= other.length ? [one, other] : [other, one];
-  return short.length >= MIN_PREFIX_LENGTH && long.startsWith(short);
+  return short.length >= MIN_PREFIX_LENGTH && (long.startsWith(short) || long.endsWith(short));
 }

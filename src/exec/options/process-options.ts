@@ -50,6 +50,14 @@ import {
 
 const strings = listOf(text, "an array of strings");
 
+const pathForm = "an absolute path or a file: URI";
+const nulFree = kind("a string without NUL bytes", (value) => typeof value === "string" && !value.includes("\0"));
+/** A string that the kernel accepts as an argument: text without NUL bytes. */
+export const argument: OptionKind = {
+  form: text.form,
+  findProblem: (value) => text.findProblem(value) ?? nulFree.findProblem(value),
+};
+
 /** Program and arguments. */
 export const argvKind = listOf(text, "an array of strings: program and arguments");
 /** Variables of an environment; the value of a variable is a string. */
@@ -98,7 +106,7 @@ const startFields: OptionFields<StartParams> = {
   ...callFields,
   processId: required(text),
   argv: required(argvKind),
-  cwd: required(described(text, "an absolute path or a file: URI")),
+  cwd: required(described(text, pathForm)),
   env: required(variables),
   tty: required(flag),
   pipeStdin: flag,
@@ -131,10 +139,21 @@ const startFields: OptionFields<StartParams> = {
 };
 export const startOptions = optionsOf(startFields);
 
+const runVariables = mapOf(argument, variables.form);
+const variableName = kind("a name without `=`", (name) => name !== "" && !/[=\0]/.test(String(name)));
+
 export const runFields: OptionFields<RunOptions> = {
   ...callFields,
-  cwd: text,
-  env: variables,
+  cwd: described(argument, pathForm),
+  env: {
+    form: variables.form,
+    findProblem: (value) =>
+      runVariables.findProblem(value) ??
+      Object.keys(Object(value))
+        .map(variableName.findProblem)
+        .find((problem) => problem !== null) ??
+      null,
+  },
   envPolicy: nullOr(envPolicyKind),
   input: inputData,
   timeoutMs: milliseconds,
