@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import { constants } from "node:os";
 import { after, before, describe, type TestContext, test } from "node:test";
 import { parseDetachKey } from "../../src/cli/options/detach-key.ts";
 import { findProcess } from "../../src/cli/support/find-process.ts";
@@ -419,11 +420,16 @@ describe("procwire run --detach", TIMEOUT, () => {
     assert.deepEqual((await outcome(ended)).stdout, "ready\n");
   });
 
-  test("requires a server", async () => {
-    const child = spawn(process.execPath, [ENTRY, "run", "--detach", "--", "true"]);
-    const { code, stderr } = await outcome(child);
-    assert.equal(code, 2);
-    assert.match(stderr, /--detach requires --connect/);
+  test("uses the server of `procwire start`, and never runs on the local host", async () => {
+    const detach = (...args: string[]) =>
+      outcome(spawn(process.execPath, [ENTRY, "run", "--detach", ...args, "--", "true"]));
+    const { stdout, stderr } = await detach();
+    assert.match(
+      stdout + stderr,
+      /^[a-z2-7]{12}\n$|: no procwire server at 127\.0\.0\.1:7070; start one with "procwire s/,
+    );
+    const local = await detach("--connect", "local");
+    assert.deepEqual([local.code, /--connect local: this command requires a server/.test(local.stderr)], [2, true]);
   });
 });
 
@@ -432,7 +438,9 @@ describe("procwire kill", TIMEOUT, () => {
     const child = await start("trap 'echo usr1' USR1; echo ready; while :; do sleep 0.02; done");
     await waitFor(child, "ready");
     assert.equal((await cli("kill", "-s", "usr1", child.handle)).code, 0);
-    await waitFor(child, "usr1");
+    const { seq } = await waitFor(child, "usr1");
+    assert.equal((await cli("kill", "-s", String(constants.signals.SIGUSR1), child.handle)).code, 0);
+    await waitFor(child, "usr1", { afterSeq: seq });
     const wrong = await cli("kill", "-s", "NOSUCH", child.handle);
     assert.equal(wrong.code, 1);
     const killed = await cli("kill", "zzzzzzzz1", child.handle);

@@ -1,3 +1,4 @@
+import { constants } from "node:os";
 import { errorMessage } from "../../base/error-message.ts";
 import { printableText } from "../../base/text/printable-text.ts";
 import { type Command, UsageError } from "../command.ts";
@@ -12,7 +13,7 @@ const HELP: HelpPage = {
   usage: ["[OPTIONS] ID..."],
   details: `Ends process trees: SIGTERM, then SIGKILL after ${GRACE_MS / 1000} s. With --signal, sends only that signal. An
     unknown ID is reported, and the other processes are ended; the exit code is then 1.`,
-  options: { Signal: [["-s, --signal NAME", "signal to send instead, for example SIGUSR1 or TERM"]] },
+  options: { Signal: [["-s, --signal NAME", "signal to send instead, for example SIGUSR1, TERM or 9"]] },
   notes: HANDLE_HELP,
   examples: [
     ["procwire kill k3v7q2m9", "end a process and its descendants"],
@@ -29,7 +30,7 @@ export const command: Command = defineServerCommand({
 
   async run(values, positionals) {
     if (positionals.length === 0) throw new UsageError("give at least one ID");
-    const signal = values.signal?.toUpperCase();
+    const signal = values.signal === undefined ? undefined : toSignalName(values.signal);
     await using client = await openClient(values);
     const listed = await client.list({ allSessions: true });
     const request = signal === undefined ? { mode: { type: "graceful", timeoutMs: GRACE_MS } as const } : { signal };
@@ -47,3 +48,12 @@ export const command: Command = defineServerCommand({
     return errors.length === 0 ? 0 : 1;
   },
 });
+
+/** Returns the name of a signal in capital letters. A number is a signal number of this host. */
+function toSignalName(typed: string): string {
+  if (!/^\d+$/.test(typed)) return typed.toUpperCase();
+  const [name] = Object.entries(constants.signals).find(([, number]) => number === Number(typed)) ?? [];
+  if (name === undefined)
+    throw new UsageError(`unknown --signal \`${typed}\`; expected a name such as TERM, or a number`);
+  return name;
+}

@@ -14,7 +14,7 @@ import { pathFromUri } from "../../protocol/path-uri.ts";
 import { standardStream } from "../../server/lifecycle/stdio-stream.ts";
 import { type Command, defineParsedCommand, type PartialValues, UsageError } from "../command.ts";
 import type { HelpPage } from "../help/help-page.ts";
-import { CONNECT_OPTIONS, connectTo, resolveServerUrl } from "../options/connect-options.ts";
+import { CONNECT_OPTIONS, connectTo, requireServerUrl, resolveServerUrl } from "../options/connect-options.ts";
 import { ENVIRONMENT_OPTIONS, ENVIRONMENT_ROWS, secretFilterFromFlags } from "../options/environment-options.ts";
 import { DEFAULT_ESCAPE_KEY, parseEscapeKey } from "../options/escape-key.ts";
 import { NAME_OPTIONS, NAME_ROWS, parseNameOptions } from "../options/name-options.ts";
@@ -39,7 +39,7 @@ const HELP: HelpPage = {
       ["-u, --user NAME", "run as this user; requires root on the host of the command"],
     ],
     Background: [
-      ["-d, --detach", "start in the background and print the handle; requires --connect"],
+      ["-d, --detach", "start in the background of a server and print the handle"],
       ["--lifetime KIND", "server or persistent; requires --detach (default: server)"],
       ...NAME_ROWS,
       ["--record-input", "record echoed input on the server, for `export --input`"],
@@ -59,10 +59,7 @@ const HELP: HelpPage = {
   examples: [
     ["procwire run --connect ssh://build-host -- make test", "run a command on another host"],
     ["procwire run --connect docker://app --tty -- bash", "a shell in a container"],
-    [
-      "procwire run --detach --name api --connect ws://127.0.0.1:7070 -- npm start",
-      "start in the background with a name",
-    ],
+    ["procwire run --detach --name api -- npm start", "in the background of the server that `procwire start` runs"],
   ],
   exitCodes: `the command's own; 124 timeout, 125 connection failed, or no such directory or user, 126 not executable, 127 not
     found, 129 terminated by ~.`,
@@ -135,8 +132,7 @@ export async function runOnBackend(
   values: RunValues,
   { prepare, observe = async () => undefined, onTyped }: RunCommandOptions = {},
 ): Promise<number> {
-  const url = resolveServerUrl(values.connect);
-  if (values.detach && url === undefined) throw new UsageError("--detach requires --connect URL");
+  const url = values.detach ? requireServerUrl(values.connect) : resolveServerUrl(values.connect);
   if (values.lifetime !== undefined && !values.detach) throw new UsageError("--lifetime requires --detach");
   if (values.forward !== undefined && url === undefined) throw new UsageError("--forward requires --connect URL");
   const timeoutSeconds = parsePositive("timeout", values.timeout);

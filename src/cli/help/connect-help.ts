@@ -34,8 +34,8 @@ export function connectHelp(): string {
   const sections = [
     "Connection options of all commands that use a server",
     wrapText(
-      `\`run\`, \`record\`, \`exec\`, \`mcp\` and \`fanout\` use this host unless a server is given. All other commands connect to
-      ${DEFAULT_URL}, where \`procwire start\` serves.`,
+      `\`run\`, \`record\`, \`exec\`, \`mcp\` and \`fanout\` use this host unless a server is given. \`run --detach\` and all
+      other commands connect to ${DEFAULT_URL}, where \`procwire start\` serves.`,
     ),
     renderGroups({
       Connection: SERVER_ROWS,
