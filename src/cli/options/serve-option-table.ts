@@ -36,12 +36,6 @@ const LISTENING = {
     "[TARGET...]",
     "allow forwarding to loopback and these targets: HOST:PORT, HOST:*, a socket path, or any",
   ),
-  credential: option(
-    "strings",
-    "DEFINITION",
-    "NAME=DOMAIN:HEADER:SOURCE: let clients use a secret of file:PATH or env:VARIABLE by its NAME; repeatable",
-  ),
-  "proxy-private-ips-via-upstream": flag("send requests of network proxies to private addresses to the upstream proxy"),
 };
 
 const TLS = {
@@ -68,8 +62,17 @@ const AUTHENTICATION = {
 const TOKENS = {
   "ws-jwks": text("FILE|URL", "public keys (JWKS) of the issuer of signed tokens, instead of a shared secret"),
   "revoked-tokens-file": text("PATH", "file with the ids of revoked signed tokens (default: SECRET-FILE.revoked)"),
+};
+
+const SANDBOXES = {
   sandbox: flag("offer sandboxes if bubblewrap works; --no-sandbox offers none (default: on)"),
   "require-sandbox": text("MODE", "reject processes with less: read-only, workspace-write, or either with +network"),
+  credential: option(
+    "strings",
+    "DEFINITION",
+    "NAME=DOMAIN:HEADER:SOURCE: let clients use a secret of file:PATH or env:VARIABLE by its NAME; repeatable",
+  ),
+  "proxy-private-ips-via-upstream": flag("send requests of network proxies to private addresses to the upstream proxy"),
 };
 
 const SESSIONS = {
@@ -139,7 +142,8 @@ export const HELP_GROUPS: Readonly<Record<string, Readonly<Record<string, ServeO
   Listening: LISTENING,
   TLS,
   Authentication: AUTHENTICATION,
-  Tokens: TOKENS,
+  "Signed tokens": TOKENS,
+  "Sandboxes and their network": SANDBOXES,
   Sessions: SESSIONS,
   "Quotas per principal": QUOTAS,
   "Process limits": LIMITS,
@@ -152,6 +156,7 @@ const OPTIONS = {
   ...TLS,
   ...AUTHENTICATION,
   ...TOKENS,
+  ...SANDBOXES,
   ...SESSIONS,
   ...QUOTAS,
   ...LIMITS,
