@@ -48,7 +48,7 @@ export async function main(argv: string[]): Promise<number> {
       if (rest[0] === "--options") return listOptions(rest.slice(1));
       if (rest[0] === "--candidates") return listCandidates(rest.slice(1));
       if (rest[0] === "connect" && rest.length === 1) process.stdout.write(connectHelp());
-      else if (rest[0] !== undefined) return main([...rest, "--help"]);
+      else if (rest[0] !== undefined) return main([...(await helpTopic(rest)), "--help"]);
       else process.stdout.write(renderCommandList());
       return 0;
     case undefined:
@@ -106,6 +106,12 @@ const SERVERS: ReadonlySet<string> = new Set(["serve", "start", "connect"]);
 /** Reports whether the error comes from `parseArgs`: an unknown or incomplete option. */
 function isParseArgsError(error: Error): boolean {
   return getErrorCode(error)?.startsWith("ERR_PARSE_ARGS") ?? false;
+}
+
+/** Returns the command and subcommand of a help topic. Other words stay out: `run` would take them as its command. */
+async function helpTopic([name = "", subcommand = ""]: string[]): Promise<string[]> {
+  const { subcommands = {} } = isCommandName(name) ? (await COMMANDS[name]()).command : {};
+  return Object.hasOwn(subcommands, subcommand) ? [name, subcommand] : [name];
 }
 
 /** Prints the long options of a command or a subcommand, one per line, for the completion scripts. */

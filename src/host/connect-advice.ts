@@ -1,9 +1,8 @@
 import { hasStatus } from "../client/session/reconnect-policy.ts";
 import { ExecServerError } from "../protocol/exec-server-error.ts";
 
-/** First port of `procwire start`, and the number of ports that it tries. */
-const START_PORT = 7070;
-const START_PORTS = 100;
+/** First port of `procwire start`. It serves on another one only while this one is in use. */
+const START_PORT = "7070";
 const LOOPBACK: ReadonlySet<string> = new Set(["127.0.0.1", "localhost", "[::1]"]);
 
 /**
@@ -18,7 +17,8 @@ export function withConnectAdvice(error: unknown, url: string): unknown {
 }
 
 function adviceFor(error: ExecServerError, url: string): string | null {
-  if (error.code === "ECONNREFUSED" || error.code === "ENOENT") return noServerMessage(url);
+  if (error.code === "ECONNREFUSED" || (error.code === "ENOENT" && isConnectFailure(error)))
+    return noServerMessage(url);
   if (error.code === "ENOTFOUND") return `unknown host ${new URL(url).hostname} in ${url}`;
   if (error.code === "REFUSED" && hasStatus(error, 401))
     return `${error.message}; give the token of the server with --token-file PATH or PROCWIRE_TOKEN`;
@@ -32,6 +32,13 @@ export function noServerMessage(url: string): string {
   const { host, hostname, port, protocol } = new URL(url);
   if (!LOOPBACK.has(hostname) || protocol === "wss:")
     return `no procwire server at ${host}; start one there with "procwire serve --listen ws://IP:PORT"`;
-  const isStartPort = Number(port) >= START_PORT && Number(port) < START_PORT + START_PORTS;
-  return `no procwire server at ${host}; start one with "procwire ${isStartPort ? "start" : `serve --listen ${url.replace("localhost", "127.0.0.1")}`}"`;
+  const start = port === START_PORT ? "start" : `serve --listen ${url.replace("localhost", "127.0.0.1")}`;
+  return `no procwire server at ${host}; start one with "procwire ${start}"`;
+}
+
+/** Reports whether the socket is missing, rather than a file that the client reads, such as its token. */
+function isConnectFailure(error: unknown): boolean {
+  for (let cause = error; cause instanceof Error; cause = cause.cause)
+    if ("syscall" in cause) return cause.syscall === "connect";
+  return false;
 }

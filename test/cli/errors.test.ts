@@ -55,6 +55,11 @@ describe("a command without a server", TIMEOUT, () => {
     assert.ok(advised instanceof ExecServerError);
     assert.equal(advised.message, 'no procwire server at 127.0.0.1:7070; start one with "procwire start"');
     assert.deepEqual([advised.code, advised.cause], ["ECONNREFUSED", refused]);
+    const next = withConnectAdvice(refused, "ws://127.0.0.1:7071");
+    assert.match(
+      String(next),
+      /at 127\.0\.0\.1:7071; start one with "procwire serve --listen ws:\/\/127\.0\.0\.1:7071"/,
+    );
     const remote = withConnectAdvice(refused, "wss://build.example:7070");
     assert.match(
       String(remote),
@@ -93,6 +98,57 @@ describe("a command without a token", TIMEOUT, () => {
     assert.deepEqual([ps?.code, ps?.stderr], [1, `procwire ps: ${expected}`]);
     assert.deepEqual([run?.code, run?.stderr], [125, `procwire run: ${expected}`]);
   });
+
+  test("names a token file that it cannot read, not a missing server", async () => {
+    await using server = await serve("--ws-auth", "auto");
+    const [missing] = await runMain([["ps", "--connect", server.url, "--token-file", "/no/such/token"]], { cwd: "/" });
+    const expected = "--token-file: ENOENT: no such file or directory, open '/no/such/token'";
+    assert.deepEqual([missing?.code, missing?.stderr], [1, `procwire ps: ${expected}\n`]);
+  });
+});
+
+describe("arguments", TIMEOUT, () => {
+  test("of help never run as a command", async () => {
+    using scratch = scratchDirectory();
+    const [run, show] = await runMain(
+      [
+        ["help", "run", "touch", "made"],
+        ["help", "jobs", "show", "3f2a"],
+      ],
+      { cwd: scratch.path },
+    );
+    assert.match(run?.stdout ?? "", /^Usage: procwire run /);
+    assert.match(show?.stdout ?? "", /^Usage: procwire jobs show /);
+    assert.equal(existsSync(join(scratch.path, "made")), false);
+  });
+
+  test("that are wrong are named in one line", async () => {
+    const cases: [string[], string][] = [
+      [
+        ["logs", "--tail", "-1", "abcd"],
+        "`--tail` requires a value; write `--tail=VALUE` if the value starts with a dash",
+      ],
+      [["kill", "-s", "-9", "abcd"], "`-s` requires a value; write `--signal=VALUE` if the value starts with a dash"],
+      [["logs", "abcd", "--tail"], "`-n, --tail` requires a value"],
+      [["record", "--force=yes", "x.cast", "--", "true"], "`--force` takes no value"],
+      [["share", "--expires", "8d", "abcd"], "invalid --expires `8d`; expected more than 0 and at most 7d"],
+      [["serve", "unix:///x"], "unexpected argument `unix:///x`"],
+      [
+        ["start", "--listen", "ws://127.0.0.1:1"],
+        "unexpected argument `--listen`; use `procwire serve` for more options",
+      ],
+      [["kill", "--signal", "999", "abcd"], "unknown --signal `999`; expected a name such as TERM, or a number"],
+    ];
+    const outcomes = await runMain(
+      cases.map(([args]) => args),
+      { cwd: "/" },
+    );
+    for (const [index, [[name = ""], message]] of cases.entries())
+      assert.deepEqual(
+        [outcomes[index]?.code, outcomes[index]?.stderr],
+        [2, `procwire ${name}: ${message}; see \`procwire ${name} --help\`\n`],
+      );
+  });
 });
 
 describe("system errors", TIMEOUT, () => {
@@ -105,13 +161,14 @@ describe("system errors", TIMEOUT, () => {
         ["run", "--connect", server.url, "--", "/no/such/program"],
         ["cp", "--connect", server.url, ":/no/such/file", join(scratch.path, "copy")],
         ["cp", "--connect", server.url, ":/no/such/file", "-"],
+        ["cp", "--connect", server.url, ":/etc/hostname", "/no/such/directory/copy"],
       ],
       { cwd: "/" },
     );
     for (const { code, stderr } of outcomes) {
       assert.notEqual(code, 0);
       assert.match(stderr, /no such file or directory/i);
-      assert.doesNotMatch(stderr, /os error/);
+      assert.doesNotMatch(stderr, /os error|file:/);
     }
   });
 

@@ -345,11 +345,14 @@ describe("procwire record and replay", TIMEOUT, () => {
     const { code, stdout, stderr } = await cli("replay", path);
     assert.deepEqual(
       [code, stdout, stderr],
-      [0, "one two", `procwire replay: ${path} is truncated; playing the 2 complete events\n`],
+      [0, "one two", `procwire replay: ${path} is truncated; playing its complete events (2)\n`],
     );
     writeFileSync(path, "nothing");
     const rejected = await cli("replay", path);
-    assert.deepEqual([rejected.code, rejected.stderr], [1, "procwire replay: not an asciicast: line 1 is not JSON\n"]);
+    const reason = `${path}: not an asciicast: line 1 is not JSON`;
+    assert.deepEqual([rejected.code, rejected.stderr], [1, `procwire replay: ${reason}\n`]);
+    const missing = await cli("replay", "missing.cast", "--connect", "unix:///no/server");
+    assert.deepEqual([missing.code, missing.stderr], [1, "procwire replay: no such file: missing.cast\n"]);
   });
 });
 

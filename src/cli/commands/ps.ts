@@ -68,7 +68,8 @@ export const command: Command = defineServerCommand({
       if (values.quiet) return processes.map(({ handle = "-" }) => `${printableLine(handle)}\n`).join("");
       const trees = values.tree ? await treesOf(client, processes) : null;
       if (values.json) return processes.map((one) => `${printableJson({ ...one, tree: trees?.get(one) })}\n`).join("");
-      const width = process.stdout.isTTY ? process.stdout.columns : Number.POSITIVE_INFINITY;
+      // A terminal without a size reports 0 columns.
+      const width = (process.stdout.isTTY && process.stdout.columns) || Number.POSITIVE_INFINITY;
       const [head = "", ...lines] = fitTable(columns(Date.now()), processes, width);
       return [head, ...lines.flatMap((line, at) => [line, ...treeLines(trees?.get(processes[at] ?? null) ?? [])])]
         .map((line) => `${cutText(line, width)}\n`)

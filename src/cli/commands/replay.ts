@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import { MAX_TIMER_MS } from "../../async/clock.ts";
+import { errorMessage } from "../../base/error-message.ts";
 import { printableText } from "../../base/text/printable-text.ts";
 import { type Cast, readCast } from "../../client/recording/cast-reader.ts";
 import { exportRecording } from "../../client/recording/export-recording.ts";
@@ -42,15 +43,25 @@ export const command: Command = defineServerCommand({
     const fileOrId = singleArgument(positionals, "FILE or ID");
     const speed = parsePositive("speed", values.speed) ?? 1;
     const idleLimit = parsePositive("idle-limit", values["idle-limit"]);
-    const cast = existsSync(fileOrId) ? readCast(readFileSync(fileOrId)) : await fetchRecording(fileOrId, values);
+    const isFile = existsSync(fileOrId);
+    if (!isFile && /\/|\.cast$/.test(fileOrId)) throw new Error(`no such file: ${fileOrId}`);
+    const cast = isFile ? readCastFile(fileOrId) : await fetchRecording(fileOrId, values);
     if (cast.isTruncated)
       process.stderr.write(
-        `procwire replay: ${printableText(fileOrId)} is truncated; playing the ${cast.events.length} complete events\n`,
+        `procwire replay: ${printableText(fileOrId)} is truncated; playing its complete events (${cast.events.length})\n`,
       );
     const idleLimitMs = idleLimit === undefined ? (cast.idleLimitMs ?? Number.POSITIVE_INFINITY) : idleLimit * 1000;
     return runInterruptible(async (signal) => forceExit(await play(cast, { speed, idleLimitMs, signal })));
   },
 });
+
+function readCastFile(path: string): Cast {
+  try {
+    return readCast(readFileSync(path));
+  } catch (cause) {
+    throw new Error(`${path}: ${errorMessage(cause)}`, { cause });
+  }
+}
 
 async function fetchRecording(id: string, values: Parameters<typeof openClient>[0]): Promise<Cast> {
   await using client = await openClient(values);

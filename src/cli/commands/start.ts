@@ -77,7 +77,7 @@ function chooseAuth(argv: string[]): "auto" | undefined {
     strict: false,
   });
   const { "ws-auth": wsAuth, ...others } = values;
-  const [unexpected] = [...positionals, ...Object.keys(others).map((name) => `--${name}`)];
+  const [unexpected] = [...Object.keys(others).map((name) => `--${name}`), ...positionals];
   if (unexpected !== undefined)
     throw new UsageError(`unexpected argument \`${unexpected}\`; use \`procwire serve\` for more options`);
   if (wsAuth === undefined || wsAuth === "auto") return wsAuth;

@@ -10,9 +10,9 @@ import { HANDLE_HELP, selectProcess } from "../support/find-process.ts";
 
 const HELP: HelpPage = {
   usage: ["[OPTIONS] ID..."],
-  details: `Waits until the processes exit, also across lost connections and restarts of the server. With one ID, exits with
-    the exit code of the process. With several, prints ID and exit code of each process when it exits, and exits with the first
-    exit code other than 0, in the order of the IDs.`,
+  details: `Waits until the processes exit, also across lost connections and, for persistent processes, restarts of the
+    server. With one ID, exits with the exit code of the process. With several, prints ID and exit code of each process when
+    it exits, and exits with the first exit code other than 0, in the order of the IDs.`,
   options: { Waiting: [["--timeout SECONDS", "stop waiting after SECONDS (exit code 124)"]] },
   notes: HANDLE_HELP,
   examples: [

@@ -1,24 +1,34 @@
 import { type ParseArgsConfig, parseArgs } from "node:util";
 import { hasErrorCode } from "../../base/error-code.ts";
+import { errorMessage } from "../../base/error-message.ts";
 import { editDistance } from "../../base/text/edit-distance.ts";
 import { UsageError } from "../usage-error.ts";
 
-/** `parseArgs` of node:util, with a suggestion in the error for an unknown option. */
+/** `parseArgs` of node:util, with one line per error, and a suggestion for an unknown option. */
 export function parseOptions<T extends ParseArgsConfig>(config: T): ReturnType<typeof parseArgs<T>> {
   try {
     return parseArgs(config);
   } catch (error) {
-    throw withSuggestion(error, Object.keys(config.options ?? {}));
+    throw toUsageError(error, Object.keys(config.options ?? {}));
   }
 }
 
-function withSuggestion(error: unknown, names: readonly string[]): unknown {
-  if (!(error instanceof Error) || !hasErrorCode(error, "ERR_PARSE_ARGS_UNKNOWN_OPTION")) return error;
-  const [, option] = /'(--?[^']*)'/.exec(error.message) ?? [];
-  if (option === undefined) return error;
-  const suggestion = option.startsWith("--") ? closestMatch(option.slice(2), names) : null;
+function toUsageError(error: unknown, names: readonly string[]): unknown {
+  const message = errorMessage(error);
+  const [, word] = /'([^']*?)(?: <value>)?'/.exec(message) ?? [];
+  if (word === undefined) return error;
+  if (hasErrorCode(error, "ERR_PARSE_ARGS_UNEXPECTED_POSITIONAL"))
+    return new UsageError(`unexpected argument \`${word}\``);
+  if (hasErrorCode(error, "ERR_PARSE_ARGS_INVALID_OPTION_VALUE")) {
+    if (message.includes("does not take")) return new UsageError(`\`${word}\` takes no value`);
+    const [, long] = /'(--[^'=]*)=-XYZ'/.exec(message) ?? [];
+    const remedy = long === undefined ? "" : `; write \`${long}=VALUE\` if the value starts with a dash`;
+    return new UsageError(`\`${word}\` requires a value${remedy}`);
+  }
+  if (!hasErrorCode(error, "ERR_PARSE_ARGS_UNKNOWN_OPTION")) return error;
+  const suggestion = word.startsWith("--") ? closestMatch(word.slice(2), names) : null;
   return new UsageError(
-    `unknown option \`${option}\`${suggestion === null ? "" : `; did you mean \`--${suggestion}\`?`}`,
+    `unknown option \`${word}\`${suggestion === null ? "" : `; did you mean \`--${suggestion}\`?`}`,
   );
 }
 

@@ -36,7 +36,7 @@ export function parseProcessFilter(texts: readonly string[]): ProcessFilter {
     const test = Object.hasOwn(CONDITIONS, key) ? CONDITIONS[key] : undefined;
     if (!test || at < 0 || value === "")
       throw new UsageError(
-        `invalid --filter \`${text}\`; expected KEY=VALUE with the key ${Object.keys(CONDITIONS).join(", ")}`,
+        `invalid --filter \`${text}\`; expected KEY=VALUE, where KEY is one of ${Object.keys(CONDITIONS).join(", ")}`,
       );
     if (key === "state" && !STATES.some((state) => state === value))
       throw new UsageError(`invalid --filter \`${text}\`; expected state=${STATES.join(" or state=")}`);

@@ -50,7 +50,7 @@ const list: Command = defineServerCommand({
   async run(values) {
     await using client = await openClient(values);
     const { accesses } = await client.call("access/list", {});
-    const width = process.stdout.isTTY ? process.stdout.columns : Number.POSITIVE_INFINITY;
+    const width = (process.stdout.isTTY && process.stdout.columns) || Number.POSITIVE_INFINITY;
     const lines = values.json ? accesses.map(printableJson) : fitTable(columns(Date.now()), accesses, width);
     for (const line of lines) process.stdout.write(`${line}\n`);
     return 0;

@@ -3,12 +3,16 @@ import { printableLine } from "../../../base/text/printable-text.ts";
 import type { ExecServerClient } from "../../../client/exec-server-client.ts";
 import type { AttachRole } from "../../../client/process/attached-process.ts";
 import type { ShareEntry } from "../../../exec/exec-process.ts";
-import { type Command, singleArgument } from "../../command.ts";
+import { type Command, singleArgument, UsageError } from "../../command.ts";
 import type { HelpPage } from "../../help/help-page.ts";
 import { requireServerUrl } from "../../options/connect-options.ts";
 import { parseDuration } from "../../options/parse-duration.ts";
 import { defineServerCommand, openClient } from "../../server-command.ts";
 import { findProcess, HANDLE_HELP } from "../../support/find-process.ts";
+
+const DEFAULT_EXPIRY = "1h";
+/** Maximum that a server accepts. */
+const MAX_EXPIRY = "7d";
 
 const HELP: HelpPage = {
   usage: ["[OPTIONS] ID", "list [OPTIONS]", "revoke [OPTIONS] LINK"],
@@ -18,7 +22,7 @@ const HELP: HelpPage = {
   options: {
     Link: [
       ["--drive", "let the guest also send input and signals, and terminate the process"],
-      ["--expires TIME", "lifetime of the link: 90s, 15m, 2h; maximum 7d (default: 1h)"],
+      ["--expires TIME", `lifetime of the link: 90s, 15m, 2h; maximum ${MAX_EXPIRY} (default: ${DEFAULT_EXPIRY})`],
     ],
     "Live links": [
       ["--list", "list the links of the process: id, role, remaining time, guests, creator"],
@@ -34,8 +38,6 @@ const HELP: HelpPage = {
     ["procwire share revoke share:1", "end the access of a guest"],
   ],
 };
-
-const DEFAULT_EXPIRY = "1h";
 
 const LIST_HELP: HelpPage = {
   usage: ["[OPTIONS]"],
@@ -110,6 +112,8 @@ const create: Command = defineServerCommand({
   async run(values, positionals) {
     const id = singleArgument(positionals, "ID");
     const ttlMs = parseDuration("expires", values.expires ?? DEFAULT_EXPIRY);
+    if (ttlMs < 1 || ttlMs > parseDuration("expires", MAX_EXPIRY))
+      throw new UsageError(`invalid --expires \`${values.expires}\`; expected more than 0 and at most ${MAX_EXPIRY}`);
     const url = requireServerUrl(values.connect);
     await using client = await openClient(values);
     const { handle } = await findProcess(client, id);

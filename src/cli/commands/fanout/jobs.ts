@@ -197,7 +197,7 @@ async function list(store: JobStore, { run }: Request): Promise<number> {
       const none = { failures: [], failuresByClass: [], usageByClass: [], batches: [] };
       print(JSON.stringify(fullSummaryFields({ ...listed, ...none })));
     }
-  } else print(jobTable(summaries, Date.now(), process.stdout.columns ?? DEFAULT_COLUMNS));
+  } else print(jobTable(summaries, Date.now(), process.stdout.columns || DEFAULT_COLUMNS));
   for (const reason of unreadable) process.stderr.write(`${printableText(reason)}\n`);
   return 0;
 }
