@@ -60,7 +60,8 @@ class WebSocket {
 
   void send(std::string_view text) { sendFrame(0x1, text); }
 
-  /// Sets `message` to the next complete message and returns true, or returns false. The view is valid until the next call.
+  /// Sets `message` to the next complete message and returns true, or returns false. The view is valid until the next
+  /// call.
   bool next(std::string_view& message) {
     for (;;) {
       size_t have = end_ - begin_;
