@@ -1,0 +1,66 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { MemoryBudget } from "../../../src/async/memory-budget.ts";
+import { ScreenCache } from "../../../src/server/session/screen-cache.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
+import { FakeProcess } from "../../support/servers/fake-host.ts";
+
+const MAX_RENDERERS = 32;
+const GIB = 1024 ** 3;
+
+function createProcess(processId: string, tty = true): FakeProcess {
+  const process = new FakeProcess({ processId, argv: ["x"], cwd: "/", env: {}, tty }, new ManualClock(), {});
+  if (tty) process.log.append("pty", Buffer.from(processId));
+  return process;
+}
+
+describe("ScreenCache", () => {
+  test("charges each renderer to the memory budget, and frees it when its process closes", async () => {
+    const memory = new MemoryBudget(GIB);
+    const cache = new ScreenCache(memory);
+    assert.equal(await cache.render(createProcess("pipes", false)), null);
+    assert.equal(memory.bytes, 0);
+    const process = createProcess("a");
+    assert.equal((await cache.render(process))?.seq, 1);
+    const charged = memory.bytes;
+    assert.ok(charged > 0);
+    await cache.render(process);
+    assert.equal(memory.bytes, charged, "the renderer is kept");
+    process.finish();
+    assert.equal(memory.bytes, 0);
+  });
+
+  test("keeps the 32 renderers that were used last", async () => {
+    const memory = new MemoryBudget(GIB);
+    const cache = new ScreenCache(memory);
+    const processes = Array.from({ length: MAX_RENDERERS }, (_, index) => createProcess(`p${index}`));
+    for (const process of processes) await cache.render(process);
+    const full = memory.bytes;
+    const [first, second] = processes;
+    assert.ok(first && second);
+    await cache.render(first);
+    const last = createProcess("last");
+    await cache.render(last);
+    assert.equal(memory.bytes, full, "one renderer replaces another one");
+    second.finish();
+    assert.equal(memory.bytes, full, "the least recently used renderer was freed");
+    first.finish();
+    assert.ok(memory.bytes < full);
+  });
+
+  test("frees renderers while the memory budget is exhausted, the least recently used first", async () => {
+    const memory = new MemoryBudget(GIB);
+    const cache = new ScreenCache(memory);
+    const [older, newer] = [createProcess("older"), createProcess("newer")];
+    await cache.render(older);
+    const one = memory.bytes;
+    await cache.render(newer);
+    memory.charge(GIB - memory.bytes);
+    memory.charge(1);
+    const freed = GIB + 1 - memory.bytes;
+    assert.ok(freed >= one, `${freed} bytes were freed`);
+    const left = memory.bytes;
+    older.finish();
+    assert.equal(memory.bytes, left, "its renderer was freed before");
+  });
+});
