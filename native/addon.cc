@@ -103,7 +103,8 @@ napi_value initialize(napi_env env, napi_value exports) {
       binding("forcePlainPaths", forcePlainPaths),
       binding("forceFork", setForceFork),
   };
-  for (const Bindings& bindings : {processBindings(env), netBindings(env), fileBindings(env), ownBindings})
+  for (const Bindings& bindings :
+       {processBindings(env), supervisorBindings(env), netBindings(env), fileBindings(env), ownBindings})
     NAPI_CHECK(napi_define_properties(env, exports, bindings.size(), bindings.data()));
   return exports;
 }

@@ -6,6 +6,7 @@
 namespace procwire {
 
 Bindings processBindings(napi_env env);
+Bindings supervisorBindings(napi_env env);
 
 }  // namespace procwire
 
