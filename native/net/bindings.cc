@@ -93,8 +93,8 @@ napi_value sendText(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-// (socket, head, bytes, tail, opening): sends one frame whose middle part is `bytes` in base64. `opening` is the first byte
-// of the frame: opcode and FIN.
+// (socket, head, bytes, tail, opening): sends one frame whose middle part is `bytes` in base64. `opening` is the first
+// byte of the frame: opcode and FIN.
 napi_value sendChunk(napi_env env, napi_callback_info info) {
   Call call(env, info);
   Socket* socket = call.object<Socket>();

@@ -18,8 +18,8 @@ class FrameQueue {
   explicit FrameQueue(BlockPool& pool) : pool_(pool) {}
   ~FrameQueue() { clear(); }
 
-  // Queues a frame of a text message and returns the address of its payload, with one spare byte behind it. The caller fills the
-  // payload immediately. Returns null if no memory is available.
+  // Queues a frame of a text message and returns the address of its payload, with one spare byte behind it. The caller
+  // fills the payload immediately. Returns null if no memory is available.
   char* beginTextFrame(size_t payloadBytes, char opening);
   // Queues a complete frame in the same way.
   char* beginRawFrame(size_t bytes);

@@ -1,6 +1,6 @@
 /**
  * Recognizes errors of a server. Extended clients get a machine-readable reason from procwire servers. Codex servers send
- * none, so their text is the only criterion. No other module decides by the text of an error.
+ * none, so their text is the only criterion. No other module decides by the text of a server's error.
  */
 
 import {
