@@ -187,9 +187,11 @@ void Loop::onReady() {
     const bool hasReply = count > 0 && waitForReply();
     flushAll();
     freeRemoved();
-    const bool keepSpinning = hasReply && !closing_ && exchange_.onReply(nowNs());
-    if (!keepSpinning || bulk_.isDue(nowNs())) pollBulk();
-    if (!keepSpinning) return;
+    const int64_t now = nowNs();
+    if (hasReply) exchange_.onReply(now);
+    const bool awaitsInput = !closing_ && exchange_.awaitsInput(now, hasReply, bulk_.isActive(now));
+    if (!awaitsInput || bulk_.isDue(now)) pollBulk();
+    if (!awaitsInput) return;
     count = pollNextInput();
     if (count == 0) return;
   }
@@ -199,7 +201,7 @@ void Loop::onReady() {
 int Loop::pollNextInput() {
   int count = 0;
   const bool found =
-      spinUntil(exchange_.lastReplyNs() + (bulk_.isActive(nowNs()) ? kReplyWaitInBulkNs : kNextInputNs), [&] {
+      spinUntil(exchange_.lastReplyNs() + (bulk_.isActive(nowNs()) ? kNextInputInBulkNs : kNextInputNs), [&] {
         count = pollReady();
         if (count > 0) return true;
         if (bulk_.isDue(nowNs())) pollBulk();

@@ -21,9 +21,13 @@ constexpr int64_t kReplyWindowNs = 150 * 1000;
 constexpr int kMaxMissedReplies = 3;
 // How long the loop spins for the next input after a reply.
 constexpr int64_t kNextInputNs = 100 * 1000;
-// Replaces both waits while bulk output is active. The processors are busy then, and spinning would delay the process
-// that is to reply.
+// Replaces `kReplyWaitNs` while bulk output is active. The processors are busy then, and spinning would delay the
+// process that is to reply.
 constexpr int64_t kReplyWaitInBulkNs = 40 * 1000;
+// Replaces `kNextInputNs` while bulk output is active. The client may have to wait for a processor, and the exchange
+// must not lose its share of the loop meanwhile. Bulk output is served during this wait. Decision 50 has the
+// measurements.
+constexpr int64_t kNextInputInBulkNs = 1000 * 1000;
 // Maximum time that one exchange may keep the rest of the loop waiting.
 constexpr int64_t kMaxExchangeNs = 4 * 1000 * 1000;
 // How long to wait for the next 4 KiB of a terminal in bulk mode. The kernel delivers them one by one.
@@ -83,10 +87,15 @@ class InteractiveExchange {
     if (now - lastReplyNs_ < kNextInputNs) isActive_ = true;
   }
 
-  // Called when a reply was sent. Returns whether waiting for the next input is worthwhile.
-  bool onReply(int64_t now) {
-    lastReplyNs_ = now;
-    return isActive_ && now - startNs_ <= kMaxExchangeNs;
+  // Called when a reply was sent.
+  void onReply(int64_t now) { lastReplyNs_ = now; }
+
+  // Reports whether waiting for the next input is worthwhile, after a poll that sent a reply or not. While bulk output
+  // is active, the wait continues without a reply: the process that is to reply may have to wait for a processor.
+  bool awaitsInput(int64_t now, bool hasReply, bool isBulkActive) {
+    if (now - startNs_ > kMaxExchangeNs) return false;
+    if (isBulkActive) isActive_ = now - lastReplyNs_ < kNextInputInBulkNs;
+    return isActive_ && (hasReply || isBulkActive);
   }
 
   int64_t lastReplyNs() const { return lastReplyNs_; }
