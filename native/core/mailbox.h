@@ -28,9 +28,13 @@ class Mailbox {
   explicit Mailbox(void* async) : async_(async) {}
 
   void post(std::unique_ptr<Mail> mail) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    // The loop must not wait for this lock when the send wakes it: it would sleep again.
+    std::lock_guard<std::mutex> sending(sendMutex_);
     if (!open_) return mail->discard();
-    finished_.push_back(std::move(mail));
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      finished_.push_back(std::move(mail));
+    }
     uv_async_send(async_);
   }
 
@@ -42,6 +46,7 @@ class Mailbox {
   }
 
   void close() {
+    std::lock_guard<std::mutex> sending(sendMutex_);
     std::lock_guard<std::mutex> lock(mutex_);
     open_ = false;
     for (std::unique_ptr<Mail>& mail : finished_) mail->discard();
@@ -49,9 +54,10 @@ class Mailbox {
   }
 
  private:
-  std::mutex mutex_;
+  std::mutex sendMutex_;  // `open_` and the use of `async_`; locked before `mutex_`
   bool open_ = true;
   void* async_;
+  std::mutex mutex_;  // `finished_`
   std::deque<std::unique_ptr<Mail>> finished_;
 };
 

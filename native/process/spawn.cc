@@ -353,8 +353,9 @@ int enqueueSpawn(std::unique_ptr<SpawnRequest>& request) {
     spawner->running++;
   bool running = spawner->running > 0;
   if (running) spawner->queue.push_back(std::move(request));
-  pthread_cond_signal(&spawner->wake);
   pthread_mutex_unlock(&spawner->mutex);
+  // After the unlock, so that the thread does not wake up only to wait for the lock.
+  pthread_cond_signal(&spawner->wake);
   return running ? 0 : EAGAIN;
 }
 
