@@ -61,6 +61,8 @@ export class StreamSocket implements FrameSocket, Flushable {
       if (!this.#isDestroyed) events.close(problem);
     });
     if (this.#head && this.#head.length > 0) receive(this.#head);
+    // The handshake leaves the stream paused.
+    this.#updateReading();
   }
 
   sendText(text: string): void {

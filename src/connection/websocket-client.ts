@@ -1,4 +1,3 @@
-import type { ClientRequest, RequestOptions } from "node:http";
 import type { Duplex } from "node:stream";
 import { TimeoutError } from "../async/deadline.ts";
 import { toError } from "../base/error-message.ts";
@@ -6,6 +5,7 @@ import { type ByteCodec, nodeByteCodec } from "./byte-codec.ts";
 import type { Connection } from "./connection.ts";
 import { StreamSocket } from "./stream-socket.ts";
 import { explainTlsError } from "./tls-error.ts";
+import { UpgradeResponse } from "./upgrade-response.ts";
 import { websocketAcceptKey } from "./websocket-accept-key.ts";
 import { WebSocketConnection } from "./websocket-connection.ts";
 
@@ -39,64 +39,89 @@ export class UpgradeRefusedError extends Error {
 
 /** Maximum characters of a response body in an error message. */
 const MAX_BODY_CHARS = 200;
+/** Maximum bytes of a response head. Proxies add headers, but not this many. */
+const MAX_HEAD_BYTES = 64 * 1024;
+/** Characters that a header value may contain. */
+const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
+/** Opens a connection. Sends the upgrade itself, because loading `node:http` takes longer than a short command needs. */
 export async function connectWebSocket(options: WebSocketConnectOptions): Promise<Connection> {
+  const { url, signal } = options;
   const target = parseTarget(options);
-  // An import would evaluate node:http's WebSocket export, which loads a complete HTTP library.
-  const { request } = process.getBuiltinModule(target.secure ? "node:https" : "node:http");
   const key = randomKey();
-  const { promise, resolve, reject } = Promise.withResolvers<Connection>();
-  const headers = {
+  const request = upgradeRequest(target, {
     ...options.headers,
     connection: "Upgrade",
     upgrade: "websocket",
     "sec-websocket-version": "13",
     "sec-websocket-key": key,
-  };
-  let outgoing: ClientRequest;
+  });
+  signal?.throwIfAborted();
+  let stream: Duplex;
   try {
-    outgoing = request({ ...target.request, headers, signal: options.signal });
+    stream = target.open();
   } catch (error) {
     // Node checks the certificate and key of the client before it connects.
-    throw explainTlsError(toError(error), options.url);
+    throw explainTlsError(toError(error), url);
   }
+  const onAbort = () => stream.destroy(toError(signal?.reason));
+  signal?.addEventListener("abort", onAbort, { once: true });
   const timeoutMs = options.connectTimeoutMs ?? 10_000;
-  const timer = setTimeout(
-    () => outgoing.destroy(new TimeoutError(`a connection to ${options.url}`, timeoutMs)),
-    timeoutMs,
-  );
-  outgoing.on("upgrade", (response, socket: Duplex, head) => {
-    if (response.headers["sec-websocket-accept"] !== websocketAcceptKey(key)) {
-      socket.destroy();
-      reject(new Error(`websocket upgrade ${options.url}: the response has a wrong sec-websocket-accept`));
-      return;
-    }
-    if ("setNoDelay" in socket && typeof socket.setNoDelay === "function") socket.setNoDelay(true);
-    resolve(
-      new WebSocketConnection(new StreamSocket(socket, "client", options.codec ?? nodeByteCodec, { head }), {
-        label: `exec-server websocket ${options.url}`,
-        role: "client",
-        maxMessageBytes: options.maxMessageBytes,
-        codec: options.codec,
-      }),
-    );
-  });
-  outgoing.on("response", (response) => {
-    let body = "";
-    response.setEncoding("utf8");
-    response.on("data", (text: string) => {
-      if (body.length < MAX_BODY_CHARS) body += text.slice(0, MAX_BODY_CHARS - body.length);
+  const timer = setTimeout(() => stream.destroy(new TimeoutError(`a connection to ${url}`, timeoutMs)), timeoutMs);
+  try {
+    // One byte per character: a token may have any bytes.
+    stream.write(request, "latin1");
+    const { status, headers, rest } = await readResponse(stream);
+    if (status !== 101) throw new UpgradeRefusedError(url, status, rest.toString().slice(0, MAX_BODY_CHARS));
+    if (headers.get("sec-websocket-accept") !== websocketAcceptKey(key))
+      throw new Error(`websocket upgrade ${url}: the response has a wrong sec-websocket-accept`);
+    return new WebSocketConnection(new StreamSocket(stream, "client", options.codec ?? nodeByteCodec, { head: rest }), {
+      label: `exec-server websocket ${url}`,
+      role: "client",
+      maxMessageBytes: options.maxMessageBytes,
+      codec: options.codec,
     });
-    response.on("end", () => reject(new UpgradeRefusedError(options.url, response.statusCode ?? 0, body)));
-    response.on("error", reject);
-  });
-  outgoing.on("error", (error) => reject(explainTlsError(error, options.url)));
-  outgoing.end();
+  } catch (error) {
+    stream.destroy();
+    throw explainTlsError(toError(error), url);
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", onAbort);
+  }
+}
+
+/** Reads the response of an upgrade. After status 101, the stream is paused behind the bytes in `rest`. */
+async function readResponse(stream: Duplex): Promise<UpgradeResponse> {
+  const { promise, resolve, reject } = Promise.withResolvers<UpgradeResponse>();
+  const response = new UpgradeResponse(MAX_HEAD_BYTES, MAX_BODY_CHARS);
+  const onData = (chunk: Buffer) => {
+    try {
+      if (response.push(chunk)) resolve(response);
+    } catch (error) {
+      reject(error);
+    }
+  };
+  const onEnd = () => {
+    if (response.status !== 0) resolve(response);
+    else reject(Object.assign(new Error("socket hang up"), { code: "ECONNRESET" }));
+  };
+  stream.on("data", onData).on("error", reject).on("end", onEnd).on("close", onEnd);
   try {
     return await promise;
   } finally {
-    clearTimeout(timer);
+    stream.pause();
+    // An error of the stream must have a listener until its next owner adds one.
+    stream.off("data", onData).off("end", onEnd).off("close", onEnd);
   }
+}
+
+function upgradeRequest({ host, path }: Target, headers: Record<string, string>): string {
+  let request = `GET ${path} HTTP/1.1\r\nhost: ${host}\r\n`;
+  for (const [name, value] of Object.entries(headers)) {
+    if (!HEADER_VALUE.test(value)) throw new Error(`header \`${name}\`: the value has a character that HTTP forbids`);
+    request += `${name}: ${value}\r\n`;
+  }
+  return `${request}\r\n`;
 }
 
 /** Returns 16 random bytes that identify a handshake. Not a secret. */
@@ -105,31 +130,39 @@ function randomKey(): string {
 }
 
 interface Target {
-  secure: boolean;
-  request: RequestOptions & Pick<WebSocketConnectOptions, "cert" | "key"> & { ca?: string[] | undefined };
+  /** Value of the `host` header. */
+  host: string;
+  path: string;
+  open(): Duplex;
 }
 
 function parseTarget({ url, ca, cert, key, stream }: WebSocketConnectOptions): Target {
-  if (stream) return { secure: false, request: { createConnection: () => stream, host: "localhost", path: "/" } };
+  if (stream) return { host: "localhost", path: "/", open: () => stream };
+  const net = process.getBuiltinModule("node:net");
   if (url.startsWith("unix://"))
-    return { secure: false, request: { socketPath: url.slice("unix://".length), path: "/" } };
+    return { host: "localhost", path: "/", open: () => net.connect({ path: url.slice("unix://".length) }) };
   const parsed = new URL(url);
   if (parsed.protocol !== "ws:" && parsed.protocol !== "wss:") {
     throw new Error(
       `unsupported server URL \`${url}\`; expected \`ws://HOST:PORT\`, \`wss://HOST:PORT\` or \`unix://PATH\``,
     );
   }
-  const secure = parsed.protocol === "wss:";
-  return {
-    secure,
-    request: {
-      host: parsed.hostname.replace(/^\[|\]$/g, ""),
-      port: parsed.port === "" ? (secure ? 443 : 80) : Number(parsed.port),
-      path: `${parsed.pathname}${parsed.search}`,
-      cert: secure ? cert : undefined,
-      key: secure ? key : undefined,
+  const isSecure = parsed.protocol === "wss:";
+  const host = parsed.hostname.replace(/^\[|\]$/g, "");
+  const port = parsed.port === "" ? (isSecure ? 443 : 80) : Number(parsed.port);
+  const address = { host, port, noDelay: true };
+  const open = () => {
+    if (!isSecure) return net.connect(address);
+    const tls = process.getBuiltinModule("node:tls");
+    return tls.connect({
+      ...address,
+      servername: net.isIP(host) ? undefined : host,
+      ALPNProtocols: ["http/1.1"],
+      cert,
+      key,
       // In addition to the system's certificates.
-      ca: secure && ca !== undefined ? [...process.getBuiltinModule("node:tls").getCACertificates(), ca] : undefined,
-    },
+      ca: ca === undefined ? undefined : [...tls.getCACertificates(), ca],
+    });
   };
+  return { host: parsed.host, path: `${parsed.pathname}${parsed.search}`, open };
 }

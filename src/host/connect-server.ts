@@ -1,3 +1,4 @@
+import { systemClock } from "../async/clock.ts";
 import { randomUuid } from "../base/random-uuid.ts";
 import type { ConnectionState, ExecServerClient, ExecServerClientOptions } from "../client/exec-server-client.ts";
 import { ExecServerError } from "../protocol/exec-server-error.ts";
@@ -31,12 +32,12 @@ export async function connectServer(
   onConnectionState?: (state: ConnectionState) => void,
   reconnect?: ExecServerClientOptions["reconnect"],
 ): Promise<ExecServerClient> {
-  const until = performance.now() + (address.startTimeoutMs ?? 0);
+  const until = systemClock.monotonic() + (address.startTimeoutMs ?? 0);
   for (;;) {
     try {
       return await connectOnce(address, onConnectionState, reconnect);
     } catch (error) {
-      if (!isServerStarting(error) || performance.now() >= until) throw withConnectAdvice(error, address.url);
+      if (!isServerStarting(error) || systemClock.monotonic() >= until) throw withConnectAdvice(error, address.url);
     }
     await new Promise((resolve) => setTimeout(resolve, RETRY_INTERVAL_MS));
   }
@@ -47,7 +48,7 @@ async function connectOnce(
   onConnectionState?: (state: ConnectionState) => void,
   reconnect?: ExecServerClientOptions["reconnect"],
 ): Promise<ExecServerClient> {
-  const [{ NodeExecServerClient: Client }, { nativeCodecIfAvailable }] = await Promise.all([
+  const [{ NodeExecServerClient: Client }, { lazyNativeCodec }] = await Promise.all([
     import("../client/node/node-client.ts"),
     import("./native-support.ts"),
   ]);
@@ -61,7 +62,7 @@ async function connectOnce(
     tlsKey: readTlsKey,
     insecurePlainToken,
     // Only the byte codec of the addon, which masks and encodes stdin.
-    codec: nativeCodecIfAvailable(),
+    codec: lazyNativeCodec(),
     // The global `crypto` loads a library that takes longer than a request.
     newId: () => randomUuid(randomBytes(16)),
     onConnectionState,

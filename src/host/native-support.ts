@@ -4,7 +4,7 @@
  */
 
 import { runInNewContext } from "node:vm";
-import type { ByteCodec } from "../connection/byte-codec.ts";
+import { type ByteCodec, nodeByteCodec } from "../connection/byte-codec.ts";
 import type { SocketProvider } from "../connection/socket-provider.ts";
 import type { ListenerSupport } from "../exec/backend/listener-channel.ts";
 import type { FileTrees } from "../files/file-trees.ts";
@@ -19,10 +19,23 @@ export function nativeSocketsIfAvailable(): SocketProvider | undefined {
   return loaded.type === "loaded" ? nativeSocketProvider(loaded.addon) : undefined;
 }
 
-/** Returns the addon's byte codec; undefined if it is missing. */
-export function nativeCodecIfAvailable(): ByteCodec | undefined {
-  const loaded = loadAddon();
-  return loaded.type === "loaded" ? nativeCodec(loaded.addon) : undefined;
+/** Minimum input that is worth loading the addon, which takes as long as encoding some hundred KiB without it. */
+const NATIVE_CODEC_BYTES = 16 * 1024;
+
+/** Returns a byte codec for a client: that of the addon after the first long input, if the addon is available. */
+export function lazyNativeCodec(): ByteCodec {
+  let native: ByteCodec | null = null;
+  const forLength = (bytes: number): ByteCodec => {
+    if (native === null && bytes >= NATIVE_CODEC_BYTES) {
+      const loaded = loadAddon();
+      native = loaded.type === "loaded" ? nativeCodec(loaded.addon) : nodeByteCodec;
+    }
+    return native ?? nodeByteCodec;
+  };
+  return {
+    base64Encode: (source, target, offset) => forLength(source.length).base64Encode(source, target, offset),
+    unmask: (buffer, offset, length, key) => forLength(length).unmask(buffer, offset, length, key),
+  };
 }
 
 /** Returns the addon's support for managed networks; null if the addon or its program is missing. */
