@@ -50,7 +50,7 @@ export function peerKind(home: string): ServerKind {
   return { name: "peer", command: [binary, "exec-server", ...LISTEN], env };
 }
 
-/** Applies the rule of `bin/procwire`, which runs the sources if they are newer than the bundle. */
+/** Reports whether no source is newer than the bundles. `bin/main.cjs` compares only the sources of the command. */
 function bundleIsFresh(): boolean {
   const stamp = statSync(join(ROOT, "dist/stamp"), { throwIfNoEntry: false });
   if (stamp === undefined) return false;

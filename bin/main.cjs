@@ -1,23 +1,40 @@
 // Checks the Node it runs on before any newer syntax is parsed, then hands over to the entry it was given, a path in
-// this package: the sources, or a bundle of them.
+// this package: the sources, or a bundle of them. It runs the sources if they are newer than the bundle.
 const major = Number(process.versions.node.split(".")[0]);
 if (major < 24) {
   process.stderr.write(`procwire: needs Node 24 or newer; ${process.execPath} is ${process.version}\n`);
   process.exit(1);
 }
-const { readFileSync, writeFileSync } = require("node:fs");
+const { existsSync, readdirSync, readFileSync, statSync, writeFileSync } = require("node:fs");
 const { Script } = require("node:vm");
 const [entry] = process.argv.splice(1, 2, "procwire").slice(1);
 const root = __dirname.slice(0, __dirname.lastIndexOf("/"));
+const bundles = `${root}/dist/bin`;
 // Set by the build: what a command has compiled by its end is kept for all later runs.
 const isBuild = process.env.PROCWIRE_KEEP_COMPILED === "1";
 let keepsCompiled = false;
 
-if (entry.endsWith(".cjs")) {
+if (entry.endsWith(".cjs") && (isBuild || isFresh(process.argv[2]))) {
   load(`${root}/${entry}`);
 } else {
   keepCompiled();
-  import(`${root}/${entry}`);
+  import(`${root}/src/cli/procwire.ts`);
+}
+
+/**
+ * Reports whether the bundle of a command and the main bundle exist, and no source of them is newer than the build. An
+ * installed package has no sources.
+ */
+function isFresh(command) {
+  if (!existsSync(`${root}/src`)) return true;
+  if (!existsSync(`${root}/${entry}`)) return false;
+  const builtAt = statSync(`${root}/dist/stamp`, { throwIfNoEntry: false })?.mtimeMs ?? 0;
+  const own = `${bundles}/${command}.cjs.sources`;
+  // `help` and other names load the bundles of several commands.
+  const all = () => readdirSync(bundles).flatMap((name) => (name.endsWith(".sources") ? `${bundles}/${name}` : []));
+  const lists = [`${bundles}/procwire.cjs.sources`, ...(existsSync(own) ? [own] : all())];
+  const isOlder = (path) => (statSync(`${root}/${path}`, { throwIfNoEntry: false })?.mtimeMs ?? Infinity) <= builtAt;
+  return lists.every((list) => read(list)?.toString("latin1").split("\n").every(isOlder) ?? false);
 }
 
 /**

@@ -30,7 +30,8 @@ const commandsApart: Plugin = {
 };
 
 // CommonJS instead of ES modules, for a faster start (decision 5). Packages stay external; a command loads those it needs.
-await build({
+const { metafile } = await build({
+  metafile: true,
   entryPoints: ["src/cli/procwire.ts", "src/cli/jobs-reader-main.ts", ...commands],
   outdir: "dist/bin",
   entryNames: "[name]",
@@ -46,6 +47,11 @@ await build({
   plugins: [commandsApart],
   logLevel: "warning",
 });
+
+// The sources of each bundle, for `bin/main.cjs`.
+for (const [bundle, { inputs }] of Object.entries(metafile.outputs)) {
+  writeFileSync(`${bundle}.sources`, Object.keys(inputs).join("\n"));
+}
 
 const runScript = (...args: string[]) =>
   execFileSync(process.execPath, args, { stdio: ["ignore", "ignore", "inherit"] });
@@ -64,7 +70,7 @@ await run("run", "--", "true");
 await serveOnce();
 await useServer();
 
-// bin/procwire runs the bundle while no source is newer than this file. A source changed during the build is newer.
+// bin/main.cjs runs a bundle while none of its sources is newer than this file. A source changed during the build is newer.
 writeFileSync("dist/stamp", `${startedAt.toISOString()}\n`);
 utimesSync("dist/stamp", startedAt, startedAt);
 

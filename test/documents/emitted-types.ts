@@ -26,7 +26,7 @@ export function emitTypes(directory: string): void {
   writePlainDeclarations(join(directory, "dist"));
 }
 
-/** Reports whether no source is newer than the last build, as `bin/procwire` does. */
+/** Reports whether no source is newer than the last build. */
 function isBuildFresh(): boolean {
   const args = [join(ROOT, "src"), "-newer", join(ROOT, "dist/stamp"), "-print", "-quit"];
   const { status, stdout } = spawnSync("find", args, { encoding: "utf8" });

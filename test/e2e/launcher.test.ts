@@ -21,15 +21,17 @@ class Package implements Disposable {
     cpSync(join(root, "bin"), join(this.path, "bin"), { recursive: true });
     const say = (what: string) => `process.stdout.write(["${what}", ...process.argv.slice(1)].join(" "));\n`;
     this.write("dist/bin/procwire.cjs", say("bundle"));
+    this.write("dist/bin/procwire.cjs.sources", "src/cli/procwire.ts\nsrc/cli/deep/er/part.ts");
+    this.write("dist/bin/ps.cjs.sources", "src/cli/ps.ts");
     this.write("dist/stamp", "");
     this.write("src/cli/procwire.ts", say("sources"));
     this.write("src/cli/deep/er/part.ts", "");
+    this.write("src/cli/ps.ts", "");
     this.write("package.json", '{"type":"module"}');
     mkdirSync(join(this.path, "node_modules/.bin"), { recursive: true });
     symlinkSync(process.execPath, join(this.path, "node_modules/.bin/node"));
     this.touch("dist/stamp", BUILT_AT);
-    for (const path of ["src", "src/cli", "src/cli/procwire.ts", "src/cli/deep", "src/cli/deep/er"])
-      this.touch(path, EARLIER);
+    for (const path of ["src/cli/procwire.ts", "src/cli/ps.ts"]) this.touch(path, EARLIER);
     this.touch("src/cli/deep/er/part.ts", BUILT_AT);
   }
 
@@ -64,17 +66,26 @@ class Package implements Disposable {
 }
 
 describe("the launcher", () => {
-  test("runs the bundle until a source, or a source directory, is newer", () => {
-    for (const changed of ["src/cli/deep/er/part.ts", "src/cli/deep", "src"]) {
-      using place = new Package();
-      assert.equal(place.run().output, "bundle procwire");
-      place.touch(changed, LATER);
-      assert.equal(place.run().output, "sources procwire", changed);
-    }
+  test("runs the bundle until one of its sources is newer or missing", () => {
+    using place = new Package();
+    assert.equal(place.run().output, "bundle procwire");
+    place.touch("src/cli/deep/er/part.ts", LATER);
+    assert.equal(place.run().output, "sources procwire");
+    place.remove("src/cli/deep");
+    assert.equal(place.run().output, "sources procwire");
   });
 
-  test("runs the sources if the bundle or its stamp is missing", () => {
-    for (const missing of ["dist/bin/procwire.cjs", "dist/stamp"]) {
+  test("compares the sources of the command, or of all commands for another name", () => {
+    using place = new Package();
+    place.write("dist/bin/kill.cjs.sources", "src/cli/deep/er/part.ts");
+    place.touch("src/cli/ps.ts", LATER);
+    assert.equal(place.run({}, "kill").output, "bundle procwire kill");
+    assert.equal(place.run({}, "ps").output, "sources procwire ps");
+    assert.equal(place.run({}, "help", "ps").output, "sources procwire help ps");
+  });
+
+  test("runs the sources if the bundle, its list of sources or the stamp is missing", () => {
+    for (const missing of ["dist/bin/procwire.cjs", "dist/bin/procwire.cjs.sources", "dist/stamp"]) {
       using place = new Package();
       place.remove(missing);
       assert.equal(place.run().output, "sources procwire", missing);
