@@ -51,6 +51,33 @@ describe("direct input", () => {
     await run.ended;
   });
 
+  test("returns when the last viewer has left", async () => {
+    await using owner = await server.connect();
+    await owner.handshake({ extensions: ["attach"] });
+    await using viewer = await server.connect();
+    await viewer.handshake({ extensions: ["attach"] });
+    await owner.start("cat", ["cat"], { pipeStdin: true });
+    const { processes } = (await owner.call("process/list", {})) as { processes: { handle: string }[] };
+    const handle = processes[0]?.handle ?? "";
+    const attach = () => viewer.call("process/attach", { handle, role: "viewer", processId: "seen" });
+    const writeLine = async (line: string) => {
+      assert.equal(await owner.write("cat", line, line), "accepted");
+      await owner.outputContains("cat", line);
+    };
+    await writeLine("alone,");
+    await attach();
+    await writeLine("viewed,");
+    await viewer.call("process/detach", { processId: "seen" });
+    await writeLine("alone again,");
+    await attach();
+    // The input history contains ordered input only.
+    const { inputs } = (await viewer.call("process/inputs", { processId: "seen" })) as { inputs: { bytes: number }[] };
+    assert.deepEqual(
+      inputs.map(({ bytes }) => bytes),
+      ["viewed,".length],
+    );
+  });
+
   test("keeps its order with start and closeStdin that are sent without waiting, 100 times", async () => {
     await using client = await server.connect();
     await client.handshake();

@@ -177,6 +177,19 @@ describe("a server that is killed below its supervisor", TIMEOUT, () => {
     assert.equal(Number(output), size);
   });
 
+  test("records the input of a process with `recordInput`, before and after", async () => {
+    await using server = await SupervisedServer.start();
+    await using client = await server.connect();
+    const process = await client.start(persistentParams("r", "cat", { tty: true, recordInput: true }));
+    await process.write(text("first\n"));
+    await waitFor(process, "first");
+    await server.killServer([process.pid]);
+    await process.write(text("second\n"));
+    await waitFor(process, "second");
+    const { inputs } = await client.call("process/inputs", { processId: "r" });
+    assert.equal(Buffer.from(inputs.at(-1)?.chunk ?? []).toString(), "second\n");
+  });
+
   test("does not repeat a write that is resent with its write id", async () => {
     await using server = await SupervisedServer.start();
     await using client = await server.connect();
