@@ -13,6 +13,9 @@ const LABELS = {
   killMs: "`procwire kill --connect URL HANDLE`",
 } as const;
 
+/** Maximum time of a short command beyond that of a bare Node. */
+const TARGET = { atMostValue: 25 };
+
 /** Short commands of the CLI, without the time of a bare Node that runs an empty script. The peer has no such command. */
 export const commandTimes: Scenario = {
   name: "commands",
@@ -20,7 +23,13 @@ export const commandTimes: Scenario = {
   metrics: [
     { label: "bare Node, empty script", key: "bareMs", unit: "ms", better: "lower" },
     ...Object.entries(LABELS).map(
-      ([key, label]): Metric => ({ label: `${label}, beyond bare Node`, key, unit: "ms", better: "lower" }),
+      ([key, label]): Metric => ({
+        label: `${label}, beyond bare Node`,
+        key,
+        unit: "ms",
+        better: "lower",
+        target: TARGET,
+      }),
     ),
   ],
   async run({ kind, server }) {

@@ -49,12 +49,12 @@ export function buildRow(
 ): Row {
   const peer = median(rounds.peer.map((measured) => measured[metric.key]));
   const ours = median(rounds.ours.map((measured) => measured[metric.key]));
-  const asPart = metric.asPart === true || (metric.target !== undefined && "atMost" in metric.target);
+  const asPart = metric.asPart === true || (metric.target !== undefined && !("atLeast" in metric.target));
   const row: Row = {
     scenario,
     label: metric.label,
     unit: metric.unit,
-    target: targetText(metric.target),
+    target: targetText(metric),
     limit: metric.limit === undefined ? null : (limits[metric.limit] ?? null),
     peer,
     ours,
@@ -62,11 +62,12 @@ export function buildRow(
     met: null,
     ...(metric.negative && { negative: metric.negative }),
   };
-  if (peer === null || ours === null || peer <= 0 || ours <= 0) return row;
-  row.ratio = asPart || metric.better === "higher" ? ours / peer : peer / ours;
-  if (metric.target !== undefined) {
-    row.met = "atLeast" in metric.target ? row.ratio >= metric.target.atLeast : row.ratio <= metric.target.atMost;
-  }
+  const { target } = metric;
+  if (target && "atMostValue" in target) return { ...row, met: ours === null ? null : ours <= target.atMostValue };
+  const base = target && "atMostOfLimit" in target ? row.limit : peer;
+  if (base === null || ours === null || base <= 0 || ours <= 0) return row;
+  row.ratio = asPart || metric.better === "higher" ? ours / base : base / ours;
+  if (target) row.met = "atLeast" in target ? row.ratio >= target.atLeast : row.ratio <= maxRatio(target);
   return row;
 }
 
@@ -138,9 +139,14 @@ function withUnit(row: Row, value: number | null): string {
   return `${number(value)} ${row.unit}`.trim();
 }
 
-function targetText(target: Metric["target"]): string {
+function maxRatio(target: { atMost: number } | { atMostOfLimit: number }): number {
+  return "atMost" in target ? target.atMost : target.atMostOfLimit;
+}
+
+function targetText({ target, unit }: Metric): string {
   if (target === undefined) return "";
-  return "atLeast" in target ? `at least ${target.atLeast}x` : `at most ${target.atMost}x`;
+  if ("atMostValue" in target) return `at most ${target.atMostValue} ${unit}`;
+  return "atLeast" in target ? `at least ${target.atLeast}x` : `at most ${maxRatio(target)}x`;
 }
 
 /** Formats a value with three digits, the accuracy of these measurements. */

@@ -40,6 +40,16 @@ test("an upper bound is given as a fraction of the peer's figure", () => {
   );
 });
 
+test("a bound by the limit is given as a multiple of it, and needs no peer", () => {
+  const { ratio, met, target } = row({ target: { atMostOfLimit: 1.5 }, limit: "floor" }, [], [0.8]);
+  assert.deepEqual([ratio, met, target], [1.6, false, "at most 1.5x"]);
+});
+
+test("a bound of the value has no ratio, and needs no peer", () => {
+  const { ratio, met, target } = row({ target: { atMostValue: 25 } }, [], [25]);
+  assert.deepEqual([ratio, met, target], [null, true, "at most 25 ms"]);
+});
+
 test("a number that stands for `never` has no ratio and is shown as text", () => {
   const never = row({ negative: "not within 4 s" }, [-1], [2]);
   assert.equal(never.ratio, null);
