@@ -4,6 +4,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
+import { answer, functionCall, says, startMockResponses, toolOutputs } from "../support/models/mock-responses.ts";
 import { PROCWIRE } from "../support/servers/serve.ts";
 import { until } from "../support/system/until.ts";
 import { commandAs, USERS } from "../support/system/users.ts";
@@ -106,6 +107,27 @@ for (const user of USERS)
       child.stdin.end();
       await ended;
     }
+    assert.match(output, /end-of-environment/);
+    assert.doesNotMatch(output, new RegExp(SECRET));
+  });
+
+for (const user of USERS)
+  test(`an unsandboxed command reads no secret from exec, as ${user.name}`, async () => {
+    const cmd = "cat /proc/$PPID/environ | tr '\\0' ' '; echo; echo end-of-environment";
+    const model = await startMockResponses((request) => {
+      const outputs = toolOutputs(request.body);
+      return outputs.length === 0 ? answer(functionCall("c", "exec_command", { cmd })) : says(outputs.join("\n"));
+    });
+    await using _ = { [Symbol.asyncDispose]: () => model.close() };
+    const args = ["exec", "--ephemeral", "--dangerously-bypass-approvals-and-sandbox", "go"];
+    const [file = "", ...words] = [...commandAs(user), PROCWIRE, ...args];
+    const env = { PATH: process.env.PATH, HOME: "/", ...SECRETS, OPENAI_BASE_URL: model.url };
+    const child = spawn(file, words, { cwd: "/", env, stdio: ["ignore", "pipe", "inherit"] });
+    let output = "";
+    child.stdout.setEncoding("utf8").on("data", (text: string) => {
+      output += text;
+    });
+    await once(child, "close");
     assert.match(output, /end-of-environment/);
     assert.doesNotMatch(output, new RegExp(SECRET));
   });

@@ -3,12 +3,17 @@ import assert from "node:assert/strict";
 import { chmodSync, existsSync, mkdirSync, readFileSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
+import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
+import { collectOutput } from "../../src/exec/run/collect-output.ts";
+import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
 import { noSandbox } from "../sandbox/sandbox-fixture.ts";
 import { writeSecret } from "../support/auth/secret-file.ts";
 import { says, startMockResponses } from "../support/models/mock-responses.ts";
 import { startParams } from "../support/servers/raw-connection.ts";
 import { PROCWIRE, ServeChild, scratchDirectory, serve } from "../support/servers/serve.ts";
 import { NO_SUPERVISOR, SupervisedServer } from "../support/servers/supervised-server.ts";
+import { opensslMissing, TestAuthority } from "../support/system/certificates.ts";
+import { skipUnless } from "../support/system/skip-unless.ts";
 import { until } from "../support/system/until.ts";
 import { readOnly, testEscape, workspaceWrite } from "./inside.ts";
 
@@ -121,6 +126,9 @@ testEscape(
   },
 );
 
+const missingOpenssl = opensslMissing();
+const noOpenssl = skipUnless(missingOpenssl === null, missingOpenssl ?? "");
+
 /** Writes a secret and another file to a directory. Returns the path of the secret. */
 function shared(directory: string, secret = OLD): string {
   write(join(directory, "notes"), "");
@@ -153,6 +161,40 @@ describe("a server whose secret shares its directory with other files", { skip: 
         /`mkdir -p -m 700 ~\/\.procwire\/secrets`\); or offer no sandboxes with --no-sandbox/,
       );
     }
+  });
+
+  test("refuses to start with a TLS key there; a key that replaces a hidden one stays hidden", {
+    skip: noOpenssl,
+  }, async () => {
+    using directory = scratchDirectory();
+    chmodSync(directory.path, 0o755);
+    const authority = new TestAuthority(directory.path);
+    const { key, cert } = authority.issue("IP:127.0.0.1");
+    const tls = (path: string) => ["--listen", "ws://127.0.0.1:0", "--tls-cert", cert, "--tls-key", path];
+    const path = shared(directory.path, readFileSync(key, "utf8"));
+    await using refused = new ServeChild(tls(path));
+    assert.equal((await refused.exited).code, 2, refused.stderr);
+    assert.ok(refused.stderr.startsWith(`procwire serve: --tls-key ${path}: directory `), refused.stderr);
+
+    await using server = await new ServeChild(tls(key)).listening();
+    const tlsCa = readFileSync(authority.caFile, "utf8");
+    await using client = await NodeExecServerClient.connectWebSocket({ url: server.url, tlsCa });
+    const go = join(directory.path, "go");
+    const script = `echo up; until [ -e ${go} ]; do sleep 0.05; done; cat ${key} ${dirname(key)}/*; echo over`;
+    const running = await client.start({
+      processId: "reader",
+      argv: ["/bin/sh", "-c", script],
+      cwd: "/",
+      env: {},
+      tty: false,
+      sandbox: readOnly(),
+    });
+    await waitFor(running, /up/);
+    write(`${key}.new`, readFileSync(key, "utf8"));
+    renameSync(`${key}.new`, key);
+    write(go, "");
+    const { stdout } = await collectOutput(running);
+    assert.match(Buffer.from(stdout).toString(), /^up\nover\n$/);
   });
 
   test("starts with --no-sandbox, offers no sandboxes and rejects starts that request one", async () => {
