@@ -383,6 +383,33 @@ describe("the memory quota of a principal", { timeout: 120_000 }, () => {
   });
 });
 
+describe("the memory of several principals that read nothing", { timeout: 120_000 }, () => {
+  const MIB = 1024 * 1024;
+
+  test("leaves memory for another principal, whose processes run on", async () => {
+    await using server = await serveSeveral("--memory-budget-bytes", String(16 * MIB));
+    const silentClients: WireClient[] = [];
+    for (const name of ["alice", "carol", "dave", "erin", "frank"]) {
+      const client = await connectAs(server, name);
+      silentClients.push(client);
+      for (let at = 0; at < 4; at++)
+        await client.start(`p${at}`, ["sh", "-c", "read go; exec yes"], { pipeStdin: true });
+      client.pause();
+      for (let at = 0; at < 4; at++)
+        client.raw(
+          JSON.stringify({ id: 900 + at, method: "process/write", params: { processId: `p${at}`, chunk: "Cg==" } }),
+        );
+    }
+    await until("the processes are paused", async () => (await metric(server, "procwire_processes_paused")) === 20);
+    await using bob = await connectAs(server, "bob");
+    const bytes = 4 * MIB;
+    await bob.start("p", ["sh", "-c", `head -c ${bytes} /dev/zero | tr '\\0' x; exec cat`], { pipeStdin: true });
+    await bob.until("all output", () => bob.outputBytes("p").length === bytes);
+    assert.ok((await metric(server, "procwire_memory_budget_used_bytes")) <= 16 * MIB);
+    for (const client of silentClients) client.cut();
+  });
+});
+
 describe("the resources of principals", { timeout: 120_000 }, () => {
   test("all counts return to zero after disconnects, takeovers, resumes and kills in random order", async () => {
     const seed = Math.floor(Math.random() * 2 ** 31);
