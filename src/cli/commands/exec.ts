@@ -75,7 +75,7 @@ async function runExec(options: ExecOptions, signal: AbortSignal): Promise<numbe
     ),
     options.auditValues,
   );
-  const { policy: approval, secretFlags } = audited;
+  const approval = audited.policyFor();
   const credentials = credentialsFromFlags(options.credential, approval, { isLocal: options.connect.length === 0 });
   await using hosts = await openHostPool({
     ...options,
@@ -85,7 +85,7 @@ async function runExec(options: ExecOptions, signal: AbortSignal): Promise<numbe
     approval,
     reopens: true,
     unsandboxed: BYPASS_FLAG,
-    secretFlags,
+    secretFlags: audited.secretFlags,
   });
   const cwd = options.cwd ?? (options.connect.length === 0 ? process.cwd() : "the server's working directory");
   const output = options.json

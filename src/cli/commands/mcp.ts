@@ -96,7 +96,7 @@ export const command: Command = defineCommand({
       ),
       values,
     );
-    const { policy: approval } = audited;
+    const approval = audited.policyFor();
     const credentials = credentialsFromFlags(values.credential, approval, { isLocal: url === undefined });
     const network = networkFromFlags(networkWords, approval, mode, credentials);
     // A server on a TCP port of this host must be able to identify this process, because it rejects sandboxed clients.
@@ -118,7 +118,7 @@ export const command: Command = defineCommand({
     const writable = [cwd, ...(values.writable ?? []).map(host.realPath)];
     const { createUnifiedExec } = await import("../../tools/unified-exec.ts");
     const sandbox = sandboxChoiceFor(mode, writable, { network, sharedTmp: true });
-    const openTools = () =>
+    const openTools = (principal?: string) =>
       opened.use(
         createUnifiedExec({
           backend: host.backend,
@@ -126,7 +126,7 @@ export const command: Command = defineCommand({
           cwd,
           sandbox,
           shell: values.shell ?? host.shell ?? (process.env.SHELL || "/bin/bash"),
-          approval,
+          approval: audited.policyFor(principal),
           reopenCount: () => host.reopenCount(),
           attachUrl: host.attachUrl,
           onError: report,
@@ -154,7 +154,7 @@ async function serveStdio(tools: readonly Tool[]): Promise<void> {
 /** Prints only the URL on stdout, so that the parent process can read it. */
 async function serveHttp(
   { notices, host, port, authenticate, watchFiles }: McpHttpListenOptions,
-  toolsFor: () => readonly Tool[],
+  toolsFor: (principal: string) => readonly Tool[],
 ): Promise<void> {
   const { serveMcpHttp } = await import("../../tools/mcp/mcp-http.ts");
   using watcher = watchFiles((_, message) => report(message));

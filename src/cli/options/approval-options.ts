@@ -52,7 +52,8 @@ export function auditSinkAddress(value: string | undefined, file: string | undef
 
 /** Approvals that an audit log records. Disposed when no more commands run. */
 interface AuditedApprovals extends Disposable {
-  policy: ApprovalPolicy | undefined;
+  /** Returns the policy for commands of a principal, which is absent if this program has one user. */
+  policyFor(principal?: string): ApprovalPolicy | undefined;
   /** Files that no sandboxed command may open, each with its flag. */
   secretFlags: Record<string, string>;
 }
@@ -63,21 +64,22 @@ export async function auditApprovals(
   { audit: file, "audit-sink": address }: AuditValues,
 ): Promise<AuditedApprovals> {
   const sink = auditSinkAddress(address, file);
-  if (file === undefined) return { policy, secretFlags: {}, [Symbol.dispose]: () => undefined };
+  if (file === undefined) return { policyFor: () => policy, secretFlags: {}, [Symbol.dispose]: () => undefined };
   const { openAuditLog } = await import("../../host/audit/open-audit-log.ts");
   const log = openAuditLog(file, sink);
   return {
-    policy: recordApprovals(policy ?? neverAsk(), {
-      requireWritable: () => log.requireWritable("approval"),
-      record: ({ request: { kind, argv, workdir, sandbox, tty, network }, isAllowed, reason, answer }) =>
-        log.record(null, {
-          event: "approval",
-          outcome: isAllowed ? "allowed" : "refused",
-          ...{ reason, answer, mode: kind, argv, cwd: workdir, tty },
-          sandboxed: sandbox === "none" ? undefined : true,
-          target: network && `${network.host}:${network.port}`,
-        }),
-    }),
+    policyFor: (principal) =>
+      recordApprovals(policy ?? neverAsk(), {
+        requireWritable: () => log.requireWritable("approval"),
+        record: ({ request: { kind, argv, workdir, sandbox, tty, network }, isAllowed, reason, answer }) =>
+          log.record(principal === undefined ? null : { principal }, {
+            event: "approval",
+            outcome: isAllowed ? "allowed" : "refused",
+            ...{ reason, answer, mode: kind, argv, cwd: workdir, tty },
+            sandboxed: sandbox === "none" ? undefined : true,
+            target: network && `${network.host}:${network.port}`,
+          }),
+      }),
     secretFlags: {
       ...secretFlag(file, "--audit"),
       ...secretFlag(sink?.type === "unix" ? sink.path : undefined, "--audit-sink"),

@@ -1,7 +1,7 @@
 /** Tokens of `procwire mcp --http` that change while it runs. */
 
 import assert from "node:assert/strict";
-import { renameSync, writeFileSync } from "node:fs";
+import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import { bearerOf, signToken, TEST_SECRET } from "../../support/auth/signed-server.ts";
@@ -100,6 +100,28 @@ describe("procwire mcp --http", { timeout: 120_000 }, () => {
     server.child.kill("SIGHUP");
     await Promise.all(next);
     assert.equal(await ping(server.url, token("third"), session), 404);
+  });
+
+  test("--audit records the principal of each decision", async () => {
+    const file = join(scratch.path, "audited");
+    const audit = join(scratch.path, "audit.jsonl");
+    replace(file, TEST_SECRET);
+    const auth = ["--ws-auth", "signed-bearer-token", "--ws-shared-secret-file", file];
+    await using server = await startHttp(...auth, "--audit", audit);
+    for (const sub of ["alice", "bob"]) {
+      const token = signToken({ sub, exp: Math.floor(Date.now() / 1000) + 600 });
+      const { session } = await openSession(server.url, token);
+      const params = { name: "exec_command", arguments: { cmd: `echo ${sub}`, login: false } };
+      await (await post(server.url, token, { id: 2, method: "tools/call", params }, session)).text();
+    }
+    const lines = readFileSync(audit, "utf8").trimEnd().split("\n").slice(1);
+    assert.deepEqual(
+      lines.map((line) => JSON.parse(line)).map(({ event, principal, argv }) => [event, principal, argv.at(-1)]),
+      [
+        ["approval", "jwt:alice", "echo alice"],
+        ["approval", "jwt:bob", "echo bob"],
+      ],
+    );
   });
 
   test("rejects a token with a scope, because tools have no scope", async () => {
