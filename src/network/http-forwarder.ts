@@ -39,7 +39,7 @@ export async function forwardRequest(
   secrets: RequestSecrets | null,
 ): Promise<void> {
   const { request, signal } = exchange;
-  const { scheme } = target;
+  const { scheme, port } = target;
   const upstream = scheme === "http" ? outgoing.upstreamFor(allowed.host, "http") : null;
   const socket =
     upstream !== null
@@ -47,9 +47,11 @@ export async function forwardRequest(
       : scheme === "https"
         ? await outgoing.tls(allowed, signal)
         : await outgoing.connect(allowed, signal);
-  const named = { scheme, host: allowed.host, port: allowed.port };
-  const path = upstream === null ? target.path : `http://${authority(named)}${target.path}`;
-  const headers = requestHeaders(request, named, secrets);
+  const path =
+    upstream === null ? target.path : `http://${hostHeader({ scheme, host: allowed.host, port })}${target.path}`;
+  // As in Codex: a missing header names the port for an upstream proxy.
+  const named = upstream === null ? hostHeader(target) : hostAndPort(allowed.host, port);
+  const headers = requestHeaders(request, target.hostHeader ?? named, secrets);
   if (upstream?.authorization) headers.push("Proxy-Authorization", upstream.authorization);
   const sent = sendRequest({
     ...{ method: request.method ?? "GET", path, headers, setHost: false },
@@ -59,18 +61,10 @@ export async function forwardRequest(
   await relay(sent, exchange, secrets);
 }
 
-function authority({ scheme, host, port }: Pick<HttpTarget, "scheme" | "host" | "port">): string {
-  return port === 80 ? hostHeader({ scheme, host, port }) : hostAndPort(host, port);
-}
-
-/** Returns the raw headers of a request to the destination. */
-export function requestHeaders(
-  request: IncomingMessage,
-  destination: Pick<HttpTarget, "scheme" | "host" | "port">,
-  secrets: RequestSecrets | null,
-): string[] {
+/** Returns the raw headers of a request to the destination. `host` is its Host header. */
+export function requestHeaders(request: IncomingMessage, host: string, secrets: RequestSecrets | null): string[] {
   const passed = passedHeaders(request.rawHeaders);
-  return ["Host", hostHeader(destination), ...(secrets?.putInto(passed) ?? passed), ...bodyHeaders(request)];
+  return ["Host", host, ...(secrets?.putInto(passed) ?? passed), ...bodyHeaders(request)];
 }
 
 /** Resolves when the response has begun. Its body, and a failure of it, then belong to the client's connection. */
@@ -137,7 +131,7 @@ function respond(
 }
 
 /** Returns raw headers without those of one connection, and without `Proxy-*`. */
-export function passedHeaders(rawHeaders: readonly string[]): string[] {
+function passedHeaders(rawHeaders: readonly string[]): string[] {
   const listed = new Set<string>();
   const pairs: [name: string, value: string][] = [];
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {

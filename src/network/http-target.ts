@@ -1,6 +1,5 @@
 import type { IncomingMessage } from "node:http";
 import { isIP } from "node:net";
-import { normalizeHost } from "../protocol/network/domain-pattern.ts";
 
 /** The destination of an HTTP request to the proxy. */
 export interface HttpTarget {
@@ -9,6 +8,8 @@ export interface HttpTarget {
   port: number;
   /** Path and query for the origin server. */
   path: string;
+  /** Host header of the request, which names the same host and port; null if there is none. */
+  hostHeader: string | null;
 }
 
 /** A request that the proxy rejects with status 400. */
@@ -22,24 +23,26 @@ const DEFAULT_PORTS = { http: 80, https: 443 } as const;
  */
 export function parseHttpTarget(request: IncomingMessage, connection: HttpTarget["scheme"] = "http"): HttpTarget {
   const url = request.url ?? "";
+  // HTTP/0.9 has no headers, so that the end of a request is ambiguous.
+  if (request.httpVersionMajor !== 1) throw new BadTargetError("unsupported HTTP version");
   const hostHeader = readHostHeader(request);
   const [, scheme, authority = "", rest = ""] = /^([a-z]+):\/\/([^/?#]*)(.*)$/is.exec(url) ?? [];
   if (scheme === undefined) {
     if (!url.startsWith("/") && url !== "*") throw new BadTargetError("invalid request target");
     if (hostHeader === null) throw new BadTargetError("missing host");
     const target = parseAuthority(hostHeader, DEFAULT_PORTS[connection], "invalid Host header");
-    return { scheme: connection, ...target, path: url };
+    return { scheme: connection, ...target, path: url, hostHeader };
   }
   const kind = scheme.toLowerCase();
   if (kind !== "http" && kind !== "https") throw new BadTargetError("invalid request target");
   const target = parseAuthority(authority, DEFAULT_PORTS[kind], "invalid request target");
   if (hostHeader !== null) {
     const named = parseAuthority(hostHeader, DEFAULT_PORTS[kind], "invalid Host header");
-    if (normalizeHost(named.host) !== normalizeHost(target.host) || named.port !== target.port)
+    if (named.host.toLowerCase() !== target.host.toLowerCase() || named.port !== target.port)
       throw new BadTargetError("Host header does not match request target");
   }
   const path = rest.replace(/#.*$/s, "");
-  return { scheme: kind, ...target, path: path.startsWith("/") ? path : `/${path}` };
+  return { scheme: kind, ...target, path: path.startsWith("/") ? path : `/${path}`, hostHeader };
 }
 
 /** Returns the destination of a CONNECT request. A missing port is 80, as in Codex. */

@@ -211,6 +211,13 @@ describe("HTTP listener", () => {
       "400 Bad Request",
       "invalid Host header",
     ],
+    [
+      "Host header with another dot",
+      get("http://good.test/", "Host: good.test.\r\n"),
+      "400 Bad Request",
+      "Host header does not match request target",
+    ],
+    ["HTTP/0.9", "GET http://good.test/\r\n\r\n", "400 Bad Request", "unsupported HTTP version"],
     ["no host", get("/x"), "400 Bad Request", "missing host"],
     ["a user in the URL", get("http://good.test@other.test/"), "400 Bad Request", "invalid request target"],
     ["another scheme", get("ftp://good.test/"), "400 Bad Request", "invalid request target"],
@@ -299,6 +306,30 @@ describe("CONNECT", () => {
     assert.match(text, /^HTTP\/1\.1 200 OK\r\ndate: [^\r]+\r\n\r\nping$/);
     assert.equal(proxy.decisions[0]?.protocol, "https_connect");
     assert.equal(proxy.decisions[0]?.method, "CONNECT");
+  });
+
+  test("opens a tunnel whose head arrives in parts or has unusual headers", async () => {
+    await using proxy = await startProxy(allowGood);
+    const head = `CONNECT good.test:${echoPort} HTTP/1.1\r\nX-A: \xe9\r\n\r\nping`;
+    for (let split = 1; split < head.length; split += 7) {
+      const socket = await openConnection(proxy.http);
+      let received = "";
+      socket.on("data", (chunk) => {
+        received += chunk;
+      });
+      socket.write(head.slice(0, split), "latin1");
+      // The proxy has read the first part when it has answered another connection.
+      await exchange(proxy.http, get("http://other.test/"));
+      socket.end(head.slice(split), "latin1");
+      await once(socket, "end");
+      assert.match(received, /^HTTP\/1\.1 200 OK\r\n[\s\S]*\r\n\r\nping$/, `${split}`);
+      socket.destroy();
+    }
+  });
+
+  test("closes a connection that ends before its first byte", async () => {
+    await using proxy = await startProxy(allowGood);
+    assert.equal(await exchange(proxy.http, "", "close"), "");
   });
 
   test("responds with 200 before it connects, and closes if the destination refuses", async () => {
@@ -542,7 +573,8 @@ describe("upstream proxy", () => {
   test("receives absolute form and CONNECT, and private addresses only if permitted", async () => {
     const requests: string[] = [];
     const upstream = createHttpServer((request, response) => {
-      requests.push(`${request.method} ${request.url} ${request.headers["proxy-authorization"]}`);
+      const { host, "proxy-authorization": authorization } = request.headers;
+      requests.push(`${request.method} ${request.url} ${host} ${authorization}`);
       response.end("via upstream");
     });
     upstream.on("connect", (request: IncomingMessage, socket) => {
@@ -560,15 +592,17 @@ describe("upstream proxy", () => {
     try {
       await using proxy = await start(false);
       assert.match(await exchange(proxy.http, get("http://good.test/x")), /via upstream/);
+      assert.match(await exchange(proxy.http, get("http://good.test/", "Host: GOOD.test\r\n")), /via upstream/);
       assert.match(await exchange(proxy.http, "CONNECT good.test:443 HTTP/1.1\r\n\r\nhi", "close"), /UP:hi$/);
       assert.match(await exchange(proxy.http, get(`http://127.0.0.1:${webPort}/`)), /hello GET/);
       await using flagged = await start(true);
       assert.match(await exchange(flagged.http, get("http://10.1.2.3/")), /via upstream/);
       assert.match(await exchange(flagged.http, get(`http://127.0.0.1:${webPort}/`)), /hello GET/);
       assert.deepEqual(requests, [
-        "GET http://good.test/x Basic eDp5",
+        "GET http://good.test/x good.test:80 Basic eDp5",
+        "GET http://good.test/ GOOD.test Basic eDp5",
         "CONNECT good.test:443",
-        "GET http://10.1.2.3/ Basic eDp5",
+        "GET http://10.1.2.3/ 10.1.2.3:80 Basic eDp5",
       ]);
     } finally {
       upstream.closeAllConnections();

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { describe, test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { policy } from "../support/network/network-config.ts";
 import { runInNamespace } from "../support/network/run-in-namespace.ts";
@@ -81,4 +83,26 @@ describe("network proxy in a network namespace", { skip, timeout: 300_000 }, () 
         allowLocalBinding ? ["allow"] : [],
       );
     });
+
+  test("closes a process whose connection attempt has no response", async () => {
+    using scratch = scratchDirectory();
+    await using network = await TestNetwork.open(NETWORK);
+    const inNetwork = (...argv: string[]) => {
+      const [program = "", ...args] = [...network.command, ...argv];
+      return execFileSync(program, args, { encoding: "utf8" });
+    };
+    // The loopback device drops packets for an address that no interface has.
+    inNetwork("ip", "route", "add", "93.184.217.9/32", "dev", "lo");
+    const attempts = () => inNetwork("cat", "/proc/net/tcp").match(/ 09D9B85D:0050 02 /g)?.length ?? 0;
+    await using served = await serveIn(network, scratch.path);
+    const { client } = served;
+    const networkProxy = { proxy: policy({ domains: { "93.184.217.9": "allow" } }) };
+    await client.start("p", sh("curl -s http://93.184.217.9/; sleep 1000"), { networkProxy, env: process.env });
+    await until("the attempt", () => attempts() === 1);
+    await client.call("process/terminate", { processId: "p" });
+    // The proxy itself would end the attempt after 30 s.
+    const late = delay(20_000, "late", { ref: false });
+    assert.notEqual(await Promise.race([client.notification("process/closed", "p"), late]), "late");
+    await until("its end", () => attempts() === 0);
+  });
 });

@@ -11,7 +11,7 @@ import type { Duplex } from "node:stream";
 import { type SecureContext, TLSSocket } from "node:tls";
 import type { HeadDeadlines } from "../head-deadlines.ts";
 import { relay, requestHeaders, requirePlainBody } from "../http-forwarder.ts";
-import { BadTargetError, type HttpTarget, parseHttpTarget } from "../http-target.ts";
+import { BadTargetError, type HttpTarget, hostHeader, parseHttpTarget } from "../http-target.ts";
 import type { Outgoing } from "../outgoing.ts";
 import { createProxyServer } from "../proxy-server.ts";
 import type { Allowed } from "../request-judge.ts";
@@ -142,7 +142,7 @@ function send(
   request: IncomingMessage,
   { allowed: { host, port }, target, secrets, agent }: TerminatedConnection & { target: HttpTarget },
 ): ClientRequest {
-  const headers = requestHeaders(request, { scheme: "https", host, port }, secrets);
+  const headers = requestHeaders(request, hostHeader({ scheme: "https", host, port }), secrets);
   return sendRequest({
     ...{ method: request.method ?? "GET", path: target.path, agent, setHost: false },
     headers,

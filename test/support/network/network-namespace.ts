@@ -68,9 +68,9 @@ function startServers(): void {
     ["127.0.0.1", 18_000],
   ] as const)
     createHttpServer((request, response) => {
-      request
-        .resume()
-        .on("end", () => response.end(`hello from ${address}:${port} ${request.method} ${request.url}\n`));
+      const { method, url, headers } = request;
+      const text = `hello from ${address}:${port} ${method} ${url} host=${headers.host}\n`;
+      request.resume().on("end", () => response.end(text));
     }).listen(port, address);
   for (const address of ["93.184.216.34", "10.1.2.3"])
     createServer((socket) => {

@@ -87,6 +87,10 @@ export const STEPS: readonly NetworkStep[] = [
   http("refused by the destination", "http://good.test:81/"),
   http("Host header of another host", "http://good.test/", { headers: "Host: other.test\r\n" }),
   http("origin form", "/x", { headers: "Host: good.test\r\n" }),
+  http("Host header with a port", "http://good.test/", { headers: "Host: good.test:80\r\n" }),
+  http("Host header in upper case", "http://good.test/", { headers: "Host: GOOD.test\r\n" }),
+  http("Host header with a dot", "http://good.test/", { headers: "Host: good.test.\r\n" }),
+  http("origin form with a port", "/x", { headers: "Host: www.good.test:8080\r\n" }),
   http("https URL, no TLS", "https://good.test/"),
   http("x-unix-socket", "http://good.test/", { headers: "x-unix-socket: /tmp/x\r\n" }),
   connect("good.test:443", "ping"),
@@ -139,18 +143,15 @@ export const KEEP_ALIVE_STEPS: readonly NetworkStep[] = [
   http("last, allowed", "http://good.test/5"),
 ];
 
-/** Servers form a missing Host header in different ways. */
-function withHost(name: string, target: string): NetworkStep {
-  return http(name, target, { headers: `Host: ${new URL(target).host}\r\n` });
-}
-
 /** Steps of a server with an upstream proxy. The policy allows the private and the loopback address. */
 export const UPSTREAM_STEPS: readonly NetworkStep[] = [
-  withHost("upstream, allowed", "http://good.test/x"),
-  withHost("upstream, denied", "http://bad.good.test/"),
-  withHost("upstream, unknown name", "http://nxdomain.test/"),
-  withHost("upstream, private address", "http://10.1.2.3/"),
-  withHost("upstream, loopback address", "http://127.0.0.1:18000/"),
+  http("upstream, allowed", "http://good.test/x"),
+  http("upstream, Host header", "http://good.test/y", { headers: "Host: good.test\r\n" }),
+  http("upstream, Host header with a port", "http://good.test/z", { headers: "Host: good.test:80\r\n" }),
+  http("upstream, denied", "http://bad.good.test/"),
+  http("upstream, unknown name", "http://nxdomain.test/"),
+  http("upstream, private address", "http://10.1.2.3/"),
+  http("upstream, loopback address", "http://127.0.0.1:18000/"),
   connect("good.test:443", "ping"),
   connect("10.1.2.3:443", "ping"),
   socks("upstream, SOCKS5", "good.test", 443, { sent: "ping", until: "ECHO:ping$" }),
