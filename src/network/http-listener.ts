@@ -1,6 +1,7 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { blockedResponse } from "./blocked-response.ts";
+import { readConnectHead } from "./connect-head.ts";
 import type { ProcessCredentials } from "./credentials/process-credentials.ts";
 import type { TlsTerminator } from "./credentials/tls-terminator.ts";
 import type { HeadDeadlines } from "./head-deadlines.ts";
@@ -32,7 +33,7 @@ export class HttpListener {
     const server = createProxyServer();
     server.on("request", (request, response) => void this.#onRequest(request, response));
     server.on("connect", (request: IncomingMessage, socket: Socket, head: Buffer) =>
-      this.#onConnect(request, socket, head),
+      this.#onConnect(request.url ?? "", socket, head),
     );
     this.#server = server;
   }
@@ -40,7 +41,22 @@ export class HttpListener {
   /** Serves an accepted connection. */
   accept(socket: Socket): void {
     this.#deps.deadlines.start(socket);
-    this.#server.emit("connection", socket);
+    const onData = (chunk: Buffer) => {
+      socket.removeListener("data", onData);
+      socket.removeListener("end", onEnd);
+      socket.pause();
+      const head = readConnectHead(chunk);
+      if (head !== null) {
+        this.#onConnect(head.target, socket, chunk.subarray(head.length));
+        return;
+      }
+      socket.unshift(chunk);
+      this.#server.emit("connection", socket);
+      socket.resume();
+    };
+    const onEnd = () => socket.destroy();
+    socket.on("data", onData);
+    socket.on("end", onEnd);
   }
 
   async #onRequest(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -97,20 +113,20 @@ export class HttpListener {
     if (!socket.destroyed) this.#deps.deadlines.start(socket);
   }
 
-  #onConnect(request: IncomingMessage, socket: Socket, head: Buffer): void {
+  #onConnect(authority: string, socket: Socket, head: Buffer): void {
     this.#deps.deadlines.complete(socket);
     socket.on("error", () => undefined);
     if (head.length > 0) socket.unshift(head);
-    void this.#tunnel(request, socket).catch(() => socket.destroy());
+    void this.#tunnel(authority, socket).catch(() => socket.destroy());
   }
 
-  async #tunnel(request: IncomingMessage, socket: Socket): Promise<void> {
+  async #tunnel(authority: string, socket: Socket): Promise<void> {
     const { judge, outgoing, terminator } = this.#deps;
     const ended = new AbortController();
     socket.once("close", () => ended.abort());
     let target: { host: string; port: number };
     try {
-      target = parseConnectTarget(request.url ?? "");
+      target = parseConnectTarget(authority);
     } catch (error) {
       if (!(error instanceof BadTargetError)) throw error;
       endWith(socket, "400 Bad Request", { "content-type": "text/plain" }, error.message);
