@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { homedir } from "node:os";
 import { join, normalize } from "node:path";
@@ -177,6 +177,31 @@ describe("mcp --network ask", TIMEOUT, () => {
       readFileSync(rules, "utf8"),
       /^default = "allow" # commands\n\n\[network\]\nallow = \["second\.test"\]\n$/,
     );
+  });
+
+  test("allows a host until the end if the rules file cannot grow, and leaves the file unchanged", async () => {
+    using scratch = scratchDirectory();
+    const rules = join(scratch.path, "rules.toml");
+    const before = `default = "allow" # ${"commands ".repeat(100)}\n`;
+    writeFileSync(rules, before);
+    const messages: string[] = [];
+    await using mcp = await startMcp(
+      ["--sandbox", "read-only", "--network", "ask", "--rules", rules],
+      CAN_ASK,
+      (form) => {
+        messages.push(form.message);
+        // A write beyond this size fails, as on a full disk.
+        execFileSync("prlimit", ["--pid", `${mcp.pid()}`, "--fsize=100"]);
+        return { action: "accept", content: { decision: "always allow this host" } };
+      },
+    );
+    const cmd = "curl -sS -m 60 http://first.test/; curl -sS -m 60 http://first.test/";
+    const { text } = await mcp.call("exec_command", { cmd, login: false, yield_time_ms: 30_000 });
+    // The name has no address, so that the proxy blocks it also after an approval.
+    assert.match(text, /network: blocked first\.test:80 \(local or private address\)/);
+    assert.equal(messages.length, 1, messages.join("\n"));
+    assert.equal(readFileSync(rules, "utf8"), before);
+    assert.deepEqual(readdirSync(scratch.path), ["rules.toml"]);
   });
 
   test("narrows the policy by the argument `network`", async (t) => {

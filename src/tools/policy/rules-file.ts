@@ -66,9 +66,9 @@ export async function loadRulesFile(
   path: string,
   asker?: Pick<ApprovalPolicy, "ask" | "combined">,
 ): Promise<ApprovalPolicy> {
-  const text = await readFile(path, "utf8");
   const { parse } = await import("smol-toml");
   try {
+    const text = await readFile(path, "utf8");
     const policy = rulesPolicy(parseRules(parse(text)), asker);
     const file = await realpath(path);
     return { ...policy, allowHost: (host) => allowHostInFile(file, host) };

@@ -131,6 +131,13 @@ describe("an always allowed host", () => {
     });
   });
 
+  test("names a rules file that cannot be read", async (t) => {
+    const directory = path.dirname(await rulesFile(t, ""));
+    await assert.rejects(loadRulesFile(directory), { message: new RegExp(`^rules file ${directory}: EISDIR: `) });
+    const missing = path.join(directory, "missing.toml");
+    await assert.rejects(loadRulesFile(missing), { message: new RegExp(`^rules file ${missing}: ENOENT: `) });
+  });
+
   test("names the file of an invalid section", async (t) => {
     const file = await rulesFile(t, '[network]\nallow = ["a.test:80"]\n');
     await assert.rejects(loadRulesFile(file), {
