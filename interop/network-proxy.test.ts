@@ -18,7 +18,7 @@ describe("network proxies", { skip, timeout: 600_000 }, () => {
     assert.equal(Object.keys(kept).length, 5);
     assert.equal(Object(resumed.responses["open question"]).status, "HTTP/1.1 403 Forbidden");
     assert.equal(Object(resumed.responses["after the resume"]).status, "HTTP/1.1 200 OK");
-    assert.equal(upstream["private addresses too, true"]?.requests.length, 4);
+    assert.equal(upstream["private addresses too, true"]?.requests.length, 6);
     assert.deepEqual(upstream["ALL_PROXY with SOCKS5, true"]?.requests, []);
   });
 });
