@@ -17,6 +17,8 @@ export interface Command {
   readonly subcommands?: Readonly<Record<string, () => Promise<Command>>>;
   /** Returns candidates for the argument after these words, for shell completion. */
   readonly complete?: ((words: CompletedWords) => Promise<Candidate[]>) | undefined;
+  /** Returns candidates for the value of an option such as `--attach`, for shell completion. */
+  readonly completeValue?: ((option: string, words: CompletedWords) => Promise<Candidate[]>) | undefined;
   /** Takes the arguments after the command's name; resolves with the exit code. */
   run(argv: string[]): Promise<number>;
 }
@@ -28,6 +30,7 @@ export interface CommandDefinition<O extends OptionTable> {
   /** Whether the command accepts positional arguments. Default: true. */
   readonly takesArguments?: boolean;
   readonly complete?: Command["complete"];
+  readonly completeValue?: Command["completeValue"];
   run(values: OptionValues<O>, positionals: string[]): Promise<number>;
 }
 
@@ -44,12 +47,13 @@ const HELP_OPTION = { help: { type: "boolean", short: "h" } } as const;
 
 /** Defines a command from its options and its help page. */
 export function defineCommand<const O extends OptionTable>(definition: CommandDefinition<O>): Command {
-  const { name, help, options, takesArguments = true, complete } = definition;
+  const { name, help, options, takesArguments = true, complete, completeValue } = definition;
   return {
     name,
     help,
     options,
     complete,
+    completeValue,
     async run(args) {
       const all = { ...options, ...HELP_OPTION };
       const { values, positionals } = parseOptions({ args, options: all, allowPositionals: takesArguments });

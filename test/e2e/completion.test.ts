@@ -81,6 +81,8 @@ describe("shell completion", () => {
       ["procwire help fan", ["fanout"]],
       ["procwire completion ", ["bash", "zsh", "fish"]],
       ["procwire attach ", ["api", handle]],
+      ["procwire share ", ["list", "revoke", "api", handle]],
+      ["procwire record --attach ", ["api", handle]],
       [`procwire kill --signal HUP ${handle.slice(0, 3)}`, [handle]],
       ["procwire kill --signal ", []],
       ["procwire logs --tail 5 bat", ["batch"]],
@@ -107,6 +109,8 @@ describe("shell completion", () => {
       const env = { PROCWIRE_CONNECT: url };
       const { code, stdout, stderr } = await runCli(["help", "--candidates", "attach"], { cwd: "/", env });
       assert.deepEqual([code, stdout, stderr], [0, "", ""], url);
+      const share = await runCli(["help", "--candidates", "share"], { cwd: "/", env });
+      assert.match(share.stdout, /^list\t.*\nrevoke\t.*\n$/, url);
     }
   });
 

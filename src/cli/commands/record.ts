@@ -15,6 +15,7 @@ import { CONNECT_OPTIONS, type ConnectValues } from "../options/connect-options.
 import { ENVIRONMENT_OPTIONS, ENVIRONMENT_ROWS } from "../options/environment-options.ts";
 import { openClient } from "../server-command.ts";
 import { findProcess, HANDLE_HELP } from "../support/find-process.ts";
+import { processCandidates } from "../support/process-candidates.ts";
 import { localTerminalSize, onSignals } from "../terminal/raw-terminal.ts";
 import { runOnBackend } from "./run.ts";
 
@@ -60,6 +61,8 @@ export const command: Command = defineCommand({
     force: { type: "boolean" },
     attach: { type: "string" },
   },
+  completeValue: async (option, { values }) =>
+    option === "--attach" ? processCandidates({ values, positionals: [] }, { includesExited: false }) : [],
 
   async run(values, [file, ...argv]) {
     if (values.attach !== undefined) return await recordAttached(values, values.attach, [file, ...argv]);

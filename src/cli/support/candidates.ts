@@ -34,8 +34,7 @@ export async function renderCandidates(
   words: readonly string[],
   load: (name: string) => Promise<Command | null>,
 ): Promise<string> {
-  const timeoutMs = Number(process.env[TIMEOUT_VARIABLE]) || DEFAULT_TIMEOUT_MS;
-  const found = await withDeadline(findCandidates(words, load), timeoutMs, "candidates").catch(() => []);
+  const found = await findCandidates(words, load).catch(() => []);
   return found
     .filter(({ word }) => SAFE_WORD.test(word))
     .map(({ word, description }) => `${word}\t${printableLine(description).slice(0, MAX_DESCRIPTION_LENGTH)}\n`)
@@ -53,16 +52,21 @@ async function findCandidates(
   const { positionals } = parseWords(rest, command.options);
   const [verb] = positionals;
   if (command.subcommands && verb === undefined && !expectsValue(rest, command.options))
-    return fromSummaries(subcommandSummaries(name));
+    return [...fromSummaries(subcommandSummaries(name)), ...(await complete(command, rest))];
   const subcommand = verb === undefined ? undefined : command.subcommands?.[verb];
   if (!subcommand || !Object.hasOwn(command.subcommands ?? {}, verb ?? "")) return complete(command, rest);
   // Options may precede the subcommand.
   return complete(await subcommand(), rest.toSpliced(rest.indexOf(verb ?? ""), 1));
 }
 
+/** Returns the candidates of the command itself: none if they take too long, so that its subcommands are offered. */
 async function complete(command: Command, words: readonly string[]): Promise<Candidate[]> {
-  if (expectsValue(words, command.options)) return [];
-  return (await command.complete?.(parseWords(words, command.options))) ?? [];
+  const parsed = parseWords(words, command.options);
+  const found = expectsValue(words, command.options)
+    ? command.completeValue?.(words.at(-1) ?? "", parsed)
+    : command.complete?.(parsed);
+  const timeoutMs = Number(process.env[TIMEOUT_VARIABLE]) || DEFAULT_TIMEOUT_MS;
+  return found === undefined ? [] : withDeadline(found, timeoutMs, "candidates").catch(() => []);
 }
 
 /** Reports whether the next word is the value of an option. */
