@@ -28,8 +28,11 @@ function findRemedy(error: Error, url: string): string | null {
       return "the server's certificate is not valid yet; check the clocks of both hosts";
     case "ERR_OSSL_X509_KEY_VALUES_MISMATCH":
       return "the key does not belong to the client certificate; check --tls-cert and --tls-key (tlsCert, tlsKey)";
-    case "EPROTO":
-      return `TLS failed: ${error.message}; if the server does not speak TLS, use ws://, or start it with --tls-cert and --tls-key`;
+    case "EPROTO": {
+      // Without the code, the file and the line of OpenSSL.
+      const [, reason = error.message] = /:error:[^:]*:[^:]*:[^:]*:([^:]+):/.exec(error.message) ?? [];
+      return `TLS failed: ${reason}; if the server does not speak TLS, use ws://, or start it with --tls-cert and --tls-key`;
+    }
     case "ECONNRESET":
     case "HPE_INVALID_CONSTANT":
       return /^ws:/i.test(url) ? `${error.message}; if the server speaks TLS, use wss://` : null;

@@ -72,7 +72,11 @@ export async function connectWebSocket(options: WebSocketConnectOptions): Promis
     // One byte per character: a token may have any bytes.
     stream.write(request, "latin1");
     const { status, headers, rest } = await readResponse(stream);
-    if (status !== 101) throw new UpgradeRefusedError(url, status, rest.toString().slice(0, MAX_BODY_CHARS));
+    if (status !== 101) {
+      // A page of another web server would fill the terminal.
+      const body = /html/i.test(headers.get("content-type") ?? "") ? "" : rest.toString().trim().replace(/\s+/g, " ");
+      throw new UpgradeRefusedError(url, status, body.slice(0, MAX_BODY_CHARS));
+    }
     if (headers.get("sec-websocket-accept") !== websocketAcceptKey(key))
       throw new Error(`websocket upgrade ${url}: the response has a wrong sec-websocket-accept`);
     return new WebSocketConnection(new StreamSocket(stream, "client", options.codec ?? nodeByteCodec, { head: rest }), {

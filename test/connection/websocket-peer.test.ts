@@ -124,6 +124,16 @@ describe("a client connected to the ws package", () => {
     });
   });
 
+  test("reports no page of a web server that has no websocket", async () => {
+    const http = createHttpServer((_, response) =>
+      response.writeHead(200, { "content-type": "text/html" }).end("<!DOCTYPE html>\n<title>Files</title>\n"),
+    );
+    const port = await listenOn(http);
+    closers.push(() => http.close());
+    const url = `ws://127.0.0.1:${port}/`;
+    await assert.rejects(connectWebSocket({ url }), { message: `${url} refused the websocket upgrade with HTTP 200` });
+  });
+
   test("rejects a server with a wrong Sec-WebSocket-Accept", async () => {
     const http = createHttpServer();
     http.on("upgrade", (_, socket) => {

@@ -56,7 +56,11 @@ describe("a server behind TLS", OPTIONS, () => {
     await using old = await serveTls(authority.issue("IP:127.0.0.1", -1));
     await refused(old.url, tlsCa, /has expired; replace it and send SIGHUP to the server$/);
     await using plain = await new ServeChild(["--listen", "ws://127.0.0.1:0"]).listening();
-    await refused(plain.url.replace("ws:", "wss:"), tlsCa, /does not speak TLS, use ws:\/\//);
+    await refused(
+      plain.url.replace("ws:", "wss:"),
+      tlsCa,
+      /TLS failed: wrong version number; if the server does not speak TLS, use ws:\/\//,
+    );
   });
 
   test("takes a new certificate on SIGHUP, keeps the old one when the new one is invalid, and drops no connection", async () => {
