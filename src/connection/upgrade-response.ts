@@ -42,14 +42,17 @@ export class UpgradeResponse {
 
   /** An error message contains only the start of a body: of a chunked one, the start of its first chunk. */
   #isBodyComplete(): boolean {
-    const length = this.headers.get("content-length");
-    if (length !== undefined) return this.rest.length >= Math.min(Number(length), this.#maxBodyBytes);
-    if (this.headers.get("transfer-encoding")?.toLowerCase() !== "chunked") return false;
-    const lineEnd = this.rest.indexOf("\r\n");
-    const chunkBytes = Math.min(Number.parseInt(this.rest.toString("latin1", 0, lineEnd), 16), this.#maxBodyBytes);
-    if (lineEnd < 0 || this.rest.length < lineEnd + 2 + chunkBytes) return false;
-    this.rest = this.rest.subarray(lineEnd + 2, lineEnd + 2 + chunkBytes);
-    return true;
+    if (this.headers.get("transfer-encoding")?.toLowerCase() === "chunked") {
+      const lineEnd = this.rest.indexOf("\r\n");
+      const chunkBytes = Math.min(Number.parseInt(this.rest.toString("latin1", 0, lineEnd), 16), this.#maxBodyBytes);
+      if (lineEnd >= 0 && this.rest.length >= lineEnd + 2 + chunkBytes) {
+        this.rest = this.rest.subarray(lineEnd + 2, lineEnd + 2 + chunkBytes);
+        return true;
+      }
+    }
+    // Also bounds a body without a valid length.
+    if (this.rest.length > this.#maxBodyBytes) return true;
+    return this.rest.length >= Number(this.headers.get("content-length") ?? Number.NaN);
   }
 }
 

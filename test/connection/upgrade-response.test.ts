@@ -34,6 +34,9 @@ describe("UpgradeResponse", () => {
     ["in chunks", "transfer-encoding: chunked\r\n\r\n5\r\nsorry\r\n0\r\n\r\n", [true, "sorry"]],
     ["in chunks of which none is complete", "transfer-encoding: chunked\r\n\r\n5\r\nsor", [false, "5\r\nsor"]],
     ["up to the end of the stream", "\r\nsorry", [false, "sorry"]],
+    ["without a length, longer than the maximum", `\r\n${"x".repeat(25)}`, [true, "x".repeat(25)]],
+    ["with an invalid length", `content-length: x\r\n\r\n${"x".repeat(25)}`, [true, "x".repeat(25)]],
+    ["with an endless chunk length", `transfer-encoding: chunked\r\n\r\n${"0".repeat(25)}`, [true, "0".repeat(25)]],
   ] as const) {
     test(`reads a body ${kind}`, () => {
       const { response, isComplete, rest } = read(`HTTP/1.1 403 Forbidden\r\n${text}`);
