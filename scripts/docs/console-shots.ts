@@ -37,6 +37,13 @@ const click = (name: string) => page.getByRole("button", { name, exact: true }).
 const open = async (name: string) =>
   (await page.getByRole("button", { name, exact: true }).isVisible()) ? click(name) : selectAction(page, name);
 
+/** Takes over, unless the page drives already. */
+async function drive(): Promise<void> {
+  const takeOver = page.getByRole("button", { name: "Take over" });
+  if (await takeOver.isVisible()) await takeOver.click();
+  await page.getByRole("button", { name: "Dismiss" }).click();
+}
+
 const devProcess = `#/process/${samples.handles.get("npm run dev")}`;
 const pages: readonly [name: string, hash: string, act?: Action][] = [
   ["processes", "#/processes"],
@@ -47,6 +54,8 @@ const pages: readonly [name: string, hash: string, act?: Action][] = [
   ["share", devProcess, () => open("Share").then(() => click("Create link"))],
   ["tree", devProcess, () => open("Process tree")],
   ["kill", devProcess, () => open("Kill")],
+  // After the other screenshots of the process, because the page remembers that it drives it.
+  ["driving", devProcess, drive],
   ["jobs", "#/jobs"],
   ["job", `#/job/${jobs.running}`],
   ["rows", `#/job/${jobs.running}`, () => page.locator(".rows-card").evaluate((element) => element.scrollIntoView())],

@@ -107,6 +107,10 @@ describe("network questions in the console", { timeout: 600_000 }, () => {
     for (const size of SIZES) {
       await page.setViewportSize(size);
       await assertNoAxeFaults(page, `a question at ${size.width}`);
+      // A question that is higher than the page scrolls down, not to the right, and leaves the state readable.
+      assert.ok(await card.evaluate((it) => it.scrollWidth <= it.clientWidth), `the question at ${size.width}`);
+      const badge = await page.locator(".bar > .badge").boundingBox();
+      assert.ok(badge && badge.width > 60, `the badge is ${badge?.width} px wide at ${size.width}`);
       await assertNoHorizontalScrolling(page);
       await assertDocumentFits(page);
       await keepScreenshot(page, `network-question-${size.width}`);

@@ -374,8 +374,15 @@ describe("the page of a process", { timeout: 600_000 }, () => {
       assert.ok(frame && frame.y < 110, `the terminal starts at ${frame?.y} px`);
       await keepScreenshot(page, `process-${size.width}`);
     }
-    // The keys of a phone are one row that scrolls.
+    // While the user drives, a phone shows the toolbar and the keys only. The keys are one row that scrolls.
     await page.setViewportSize(SIZES[2]);
+    await page.getByRole("banner").waitFor({ state: "hidden" });
+    await button(page, "Hand back").click();
+    await page.getByRole("banner").waitFor();
+    await button(page, "Take over").click();
+    await page.getByRole("banner").waitFor({ state: "hidden" });
+    const frame = await page.locator(".frame").boundingBox();
+    assert.ok(frame && frame.height > SIZES[2].height - 100, `the terminal is ${frame?.height} px high`);
     const keys = page.getByRole("toolbar", { name: "Keys" });
     await keys.waitFor();
     assert.ok(await keys.evaluate((it) => it.scrollWidth > it.clientWidth && it.clientHeight < 48), "one row of keys");
@@ -396,6 +403,8 @@ describe("the page of a process", { timeout: 600_000 }, () => {
     await page.keyboard.press("Enter");
     await assertNoHorizontalScrolling(page);
     await page.keyboard.press("Escape");
+    await page.getByRole("link", { name: "Back to the processes" }).click();
+    await page.getByRole("heading", { name: "Processes" }).waitFor();
     await page.setViewportSize({ width: 1100, height: 700 });
   });
 });

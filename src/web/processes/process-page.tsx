@@ -20,6 +20,7 @@ import { KeyBar, withCtrl } from "../terminal/key-bar.tsx";
 import { KillDialog } from "./kill-dialog.tsx";
 import { ProcessConnections } from "./process-connections.tsx";
 import { ProcessInputs } from "./process-inputs.tsx";
+import { shortCommand } from "./process-rows.ts";
 import { ProcessTreeView } from "./process-tree.tsx";
 import { SharePanel } from "./share-panel.tsx";
 import { useAttachedProcess } from "./use-attached-process.ts";
@@ -68,10 +69,11 @@ export function ProcessPage({
   });
   const { state, role, prompt, note, setNote, size, end, view } = attached;
   const process = state.type === "attached" ? state.process : null;
-  const command = formatCommand(process?.listing().argv ?? []);
+  const { argv = [], name } = process?.listing() ?? {};
+  const command = argv.length === 0 ? handle : shortCommand(argv);
   const isRunning = process !== null && end === null;
   const liveState = useProcessState(client, handle, isRunning);
-  usePageTitle(process?.listing().name ?? (command === "" ? handle : command));
+  usePageTitle(name ?? command);
   if (state.type === "refused") {
     return (
       <div class="refused">
@@ -129,13 +131,18 @@ export function ProcessPage({
     },
   ];
   return (
-    <section class="process" aria-label={`process ${handle}`}>
+    <section class={`process ${isRunning && role === "driver" ? "driving" : ""}`} aria-label={`process ${handle}`}>
       <div class="bar">
-        {guest === undefined && hasSignalButtons && (
-          <Breadcrumb parents={[{ label: "Processes", href: toHref({ page: "processes" }) }]} />
-        )}
-        <h1 class="command clipped" title={command}>
-          {command === "" ? handle : command}
+        {guest === undefined &&
+          (hasSignalButtons ? (
+            <Breadcrumb parents={[{ label: "Processes", href: toHref({ page: "processes" }) }]} />
+          ) : (
+            <a class="back" href={toHref({ page: "processes" })} aria-label="Back to the processes">
+              ‹
+            </a>
+          ))}
+        <h1 class="command clipped" title={formatCommand(argv)}>
+          {command}
         </h1>
         {process !== null && <Badge {...(end === null ? liveState : describeExit(end))} />}
         <output aria-live="polite" class="state muted">

@@ -74,9 +74,10 @@ export function useAttachedProcess(options: AttachOptions) {
     }
   };
 
-  /** Focuses the terminal if no other element has the focus. */
+  /** Focuses the terminal if no other element has the focus. On a phone, that would open the keyboard. */
   const focusIfFree = () => {
-    if (document.activeElement === document.body) view.current?.focus();
+    const isPhone = matchMedia("(pointer: coarse)").matches;
+    if (document.activeElement === document.body && !isPhone) view.current?.focus();
   };
 
   const handBack = async (process: AttachedProcess) => {
@@ -143,8 +144,8 @@ export function useAttachedProcess(options: AttachOptions) {
       if (attached.role === "driver") becameDriver();
       else {
         terminal.useDriverSize();
-        // Typed keys show the question. On a phone, the focus would open the keyboard.
-        if (canDrive && !matchMedia("(pointer: coarse)").matches) focusIfFree();
+        // Typed keys show the question.
+        if (canDrive) focusIfFree();
       }
       const listener = { onEnd: setEnd, onSize: setSize, onEarlierOutput: setEarlierOutput };
       follower.current = new TerminalFollower(attached, terminal, listener);
