@@ -121,8 +121,8 @@ export function createLocalHost(options: CreateLocalHostOptions = {}): LocalHost
   if (options.config?.limits) backend.requireLimits(options.config.limits);
   if (options.keepFreedMemory) {
     retainFreedMemory();
-    const collect = () => releaseFreeMemory(true);
-    new GarbagePressure({ budget: memory, clock: systemClock, residentBytes: process.memoryUsage.rss, collect });
+    const residentBytes = process.memoryUsage.rss;
+    new GarbagePressure({ budget: memory, clock: systemClock, residentBytes, releaseMemory: releaseFreeMemory });
   }
   let files: Promise<FileSystem> | null = null;
   let sandboxedFiles: Promise<SandboxedFileServers> | null = null;

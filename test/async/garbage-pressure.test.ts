@@ -7,13 +7,17 @@ import { ManualClock } from "../support/manual-clock.ts";
 function setUp() {
   const budget = new MemoryBudget(1600);
   const clock = new ManualClock();
-  const state = { residentBytes: 1000, collections: 0, freedBytes: 0 };
-  const collect = () => {
+  const state = { residentBytes: 1000, collections: 0, trims: 0, freedBytes: 0 };
+  const releaseMemory = (collects: boolean) => {
+    if (!collects) {
+      state.trims++;
+      return;
+    }
     state.collections++;
     state.residentBytes -= state.freedBytes;
     state.freedBytes = 0;
   };
-  new GarbagePressure({ budget, clock, residentBytes: () => state.residentBytes, collect });
+  new GarbagePressure({ budget, clock, residentBytes: () => state.residentBytes, releaseMemory });
   const use = async (bytes: number) => {
     budget.charge(bytes);
     budget.release(bytes);
@@ -47,7 +51,7 @@ describe("GarbagePressure", () => {
     const { clock, state, use } = setUp();
     state.residentBytes = 5000;
     for (let n = 0; n < 50; n++) await use(1000);
-    assert.equal(state.collections, 1);
+    assert.deepEqual([state.collections, state.trims], [1, 1]);
     await clock.advance(999);
     assert.equal(state.collections, 1);
     await clock.advance(1);

@@ -1,4 +1,5 @@
 import { concatBytes } from "../../base/bytes.ts";
+import { freeCopiedBuffer } from "../../base/free-buffer.ts";
 
 /**
  * Minimum size of a chunk that is stored by reference. Smaller chunks are packed, so that a million of them does not
@@ -14,8 +15,8 @@ export class HeadTailBuffer {
   #headBytes: number;
   #tailBytes: number;
   readonly #onDropped: OnDropped;
-  #head = new BlockList();
-  #tail = new BlockList();
+  readonly #head = new BlockList();
+  readonly #tail = new BlockList();
   totalBytes = 0;
 
   constructor(limits: { headBytes: number; tailBytes: number }, onDropped: OnDropped = () => undefined) {
@@ -31,12 +32,15 @@ export class HeadTailBuffer {
     if (toHead > 0) this.#head.push(chunk.subarray(0, toHead), seq);
     const toTail = Math.min(chunk.length - toHead, this.#tailBytes);
     this.#tail.push(toTail === chunk.length ? chunk : chunk.subarray(chunk.length - toTail), seq);
-    this.#report(this.#tail.dropFrontBeyond(this.#tailBytes));
+    this.#drop(this.#tail.dropFrontBeyond(this.#tailBytes));
   }
 
-  /** Reports referenced chunks, which this buffer has dropped. */
-  #report(dropped: readonly Block[]): void {
-    for (const { bytes, seq } of dropped) if (seq > 0 && !this.refersTo(bytes)) this.#onDropped(bytes, seq);
+  /** Frees dropped blocks of this buffer, and reports dropped references. */
+  #drop(dropped: readonly Block[]): void {
+    for (const { bytes, isPacked, seq } of dropped) {
+      if (isPacked) freeCopiedBuffer(bytes);
+      else if (!this.refersTo(bytes)) this.#onDropped(bytes, seq);
+    }
   }
 
   get omittedBytes(): number {
@@ -56,20 +60,14 @@ export class HeadTailBuffer {
   /** Lowers the limits to `bytes` in total, half for each end. */
   shrinkTo(bytes: number): void {
     const half = Math.ceil(bytes / 2);
-    const dropped = [...this.#tail.blocks, ...this.#head.blocks];
     this.#tailBytes = Math.min(this.#tailBytes, half);
-    this.#tail = toBlockList(this.tail());
     this.#headBytes = Math.min(this.#headBytes, half);
-    this.#head = toBlockList(this.head().subarray(0, this.#headBytes));
-    this.#report(dropped);
+    this.#drop([...this.#tail.keepEnd(this.#tailBytes), ...this.#head.keepStart(this.#headBytes)]);
   }
 
   /** Drops all bytes. */
   clear(): void {
-    const dropped = [...this.#tail.blocks, ...this.#head.blocks];
-    this.#tail = new BlockList();
-    this.#head = new BlockList();
-    this.#report(dropped);
+    this.#drop([...this.#tail.keepEnd(0), ...this.#head.keepStart(0)]);
   }
 
   head(): Uint8Array {
@@ -90,15 +88,16 @@ export class HeadTailBuffer {
 /** Called for a chunk that the buffer referenced. `seq` is the number that the chunk was pushed with. */
 type OnDropped = (chunk: Uint8Array, seq: number) => void;
 
-/** `seq` is 0 for packed chunks. */
+/** Packed chunks, whose memory belongs to the list, or a reference to one chunk with its `seq`. */
 interface Block {
   bytes: Uint8Array;
+  isPacked: boolean;
   seq: number;
 }
 
 /** A byte queue made of blocks; only whole blocks are dropped at the front. */
 class BlockList {
-  readonly blocks: Block[] = [];
+  readonly #blocks: Block[] = [];
   #open: { block: Uint8Array; used: number } | null = null;
   bytes = 0;
 
@@ -107,7 +106,7 @@ class BlockList {
     // A small view is copied, because a reference would retain the whole buffer.
     if (chunk.length >= MIN_REFERENCED_BYTES && 2 * chunk.length > chunk.buffer.byteLength) {
       this.#seal();
-      this.blocks.push({ bytes: chunk, seq });
+      this.#blocks.push({ bytes: chunk, isPacked: false, seq });
       return;
     }
     let rest = chunk;
@@ -123,22 +122,51 @@ class BlockList {
   /** Drops whole blocks at the front while at least `bytes` remain. Returns them. */
   dropFrontBeyond(bytes: number): readonly Block[] {
     let count = 0;
-    for (const front of this.blocks) {
+    for (const front of this.#blocks) {
       if (this.bytes - front.bytes.length < bytes) break;
       this.bytes -= front.bytes.length;
       count++;
     }
-    return count === 0 ? NO_BLOCKS : this.blocks.splice(0, count);
+    return count === 0 ? NO_BLOCKS : this.#blocks.splice(0, count);
+  }
+
+  /** Drops all bytes before the last `bytes`. Returns the dropped blocks. */
+  keepEnd(bytes: number): readonly Block[] {
+    this.#seal();
+    const dropped = [...this.dropFrontBeyond(bytes)];
+    const front = this.#blocks[0];
+    if (front && this.bytes > bytes) {
+      this.#blocks[0] = packed(new Uint8Array(front.bytes.subarray(this.bytes - bytes)));
+      this.bytes = bytes;
+      dropped.push(front);
+    }
+    return dropped;
+  }
+
+  /** Drops all bytes after the first `bytes`. Returns the dropped blocks. */
+  keepStart(bytes: number): readonly Block[] {
+    this.#seal();
+    const dropped: Block[] = [];
+    while (this.bytes > bytes) {
+      const last = this.#blocks.pop();
+      if (!last) break;
+      this.bytes -= last.bytes.length;
+      dropped.push(last);
+      if (this.bytes >= bytes) continue;
+      this.#blocks.push(packed(new Uint8Array(last.bytes.subarray(0, bytes - this.bytes))));
+      this.bytes = bytes;
+    }
+    return dropped;
   }
 
   refersTo(chunk: Uint8Array): boolean {
-    return this.blocks.some(({ bytes }) => bytes.buffer === chunk.buffer);
+    return this.#blocks.some(({ bytes }) => bytes.buffer === chunk.buffer);
   }
 
   /** Returns a copy, because the memory of a block may be freed. */
   concat(): Uint8Array {
     const open = this.#open ? [this.#open.block.subarray(0, this.#open.used)] : [];
-    return concatBytes([...this.blocks.map(({ bytes }) => bytes), ...open, NO_BYTES]);
+    return concatBytes([...this.#blocks.map(({ bytes }) => bytes), ...open, NO_BYTES]);
   }
 
   #openBlock(minBytes: number): { block: Uint8Array; used: number } {
@@ -152,7 +180,7 @@ class BlockList {
 
   #seal(): void {
     if (!this.#open) return;
-    this.blocks.push({ bytes: this.#open.block.subarray(0, this.#open.used), seq: 0 });
+    this.#blocks.push(packed(this.#open.block.subarray(0, this.#open.used)));
     this.#open = null;
   }
 }
@@ -160,8 +188,6 @@ class BlockList {
 const NO_BLOCKS: readonly Block[] = [];
 const NO_BYTES = new Uint8Array(0);
 
-function toBlockList(bytes: Uint8Array): BlockList {
-  const list = new BlockList();
-  list.push(new Uint8Array(bytes));
-  return list;
+function packed(bytes: Uint8Array): Block {
+  return { bytes, isPacked: true, seq: 0 };
 }

@@ -311,6 +311,26 @@ describe("HeadTailBuffer", () => {
     assert.equal(odd.head().length, 3);
   });
 
+  test("reports referenced chunks that it drops, once it holds no part of them", () => {
+    const dropped: number[] = [];
+    const limits = { headBytes: 56 * KIB, tailBytes: 100 * KIB };
+    const buffer = new HeadTailBuffer(limits, (_, seq) => dropped.push(seq));
+    for (let seq = 1; seq <= 4; seq++) buffer.push(Buffer.alloc(32 * KIB, seq), seq);
+    buffer.push(Buffer.alloc(KIB, 5), 5);
+    assert.deepEqual(dropped, []);
+    for (let seq = 6; seq <= 7; seq++) buffer.push(Buffer.alloc(32 * KIB, seq), seq);
+    // The head holds a part of the second chunk.
+    assert.deepEqual(dropped, []);
+    buffer.push(Buffer.alloc(32 * KIB, 8), 8);
+    assert.deepEqual(dropped, [3]);
+    assert.deepEqual([buffer.head().at(-1), buffer.tail()[0], buffer.tail().at(-1)], [2, 4, 8]);
+    buffer.shrinkTo(20 * KIB);
+    assert.deepEqual(dropped, [3, 4, 6, 7, 8, 2, 1]);
+    assert.deepEqual([buffer.head().length, buffer.tail().length], [10 * KIB, 10 * KIB]);
+    buffer.clear();
+    assert.equal(buffer.retainedBytes, 0);
+  });
+
   test("keeps a large chunk by reference, and copies a small view of a large buffer", () => {
     const large = new Uint8Array(32 * KIB);
     const byReference = new HeadTailBuffer({ headBytes: 64 * KIB, tailBytes: 0 });
