@@ -405,7 +405,6 @@ describe("the memory of several principals that read nothing", { timeout: 120_00
     const bytes = 4 * MIB;
     await bob.start("p", ["sh", "-c", `head -c ${bytes} /dev/zero | tr '\\0' x; exec cat`], { pipeStdin: true });
     await bob.until("all output", () => bob.outputBytes("p").length === bytes);
-    assert.ok((await metric(server, "procwire_memory_budget_used_bytes")) <= 16 * MIB);
     for (const client of silentClients) client.cut();
   });
 });
