@@ -41,14 +41,16 @@ const open = async (name: string) =>
 async function drive(): Promise<void> {
   const takeOver = page.getByRole("button", { name: "Take over" });
   if (await takeOver.isVisible()) await takeOver.click();
-  await page.getByRole("button", { name: "Dismiss" }).click();
+  await page.getByRole("button", { name: "Hand back" }).waitFor();
+  // The message covers the terminal for some seconds.
+  await page.getByText("you are the driver").waitFor({ state: "hidden" });
 }
 
 const devProcess = `#/process/${samples.handles.get("npm run dev")}`;
 const pages: readonly [name: string, hash: string, act?: Action][] = [
-  ["processes", "#/processes"],
-  // Soon: the server forgets ended processes after some minutes.
+  // First: the server forgets ended processes soon.
   ["ended", "#/processes", () => page.getByLabel("Show ended processes").check()],
+  ["processes", "#/processes", () => page.getByLabel("Show ended processes").uncheck()],
   ["process", devProcess],
   ["watching", devProcess, () => page.keyboard.type("x")],
   ["share", devProcess, () => open("Share").then(() => click("Create link"))],
@@ -74,8 +76,8 @@ for (const [name, hash, act] of pages) {
     for (const colorScheme of ["light", "dark"] as const) {
       await page.setViewportSize(size);
       await page.emulateMedia({ colorScheme });
-      // Closes the drawer, dialog or menu of the last screenshot. A reload would lose the history of the charts.
-      await page.keyboard.press("Escape");
+      // Closes the menu, drawer or dialog of the last screenshot. A reload would lose the history of the charts.
+      if ((await page.getByRole("menu").count()) > 0) await page.keyboard.press("Escape");
       await page.goto(new URL("#/nothing", loginUrl).href);
       await page.goto(new URL(hash, loginUrl).href);
       await page.getByRole("main").waitFor();
