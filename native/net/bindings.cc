@@ -6,8 +6,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <memory>
 #include <utility>
 
+#include "net/byte-bridge.h"
 #include "net/byte-codec.h"
 #include "net/listener-channel.h"
 #include "net/listener.h"
@@ -121,6 +123,18 @@ napi_value sendBytes(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
+// (input, output, server, onDone): `onDone` gets the errno.
+napi_value bridgeBytes(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  auto job = std::make_unique<BridgeJob>();
+  job->input = static_cast<int>(call[0].number());
+  job->output = static_cast<int>(call[1].number());
+  job->server = static_cast<int>(call[2].number());
+  job->onDone = call[3].ref();
+  bridgeJobs().submit(std::move(job), call.loop()->reserveMail());
+  return nullptr;
+}
+
 // (socket) -> the descriptor, which the caller now owns; -1 if the socket cannot be detached
 napi_value detachSocket(napi_env env, napi_callback_info info) {
   Call call(env, info);
@@ -217,6 +231,7 @@ Bindings netBindings(napi_env env) {
       binding("sendText", sendText),
       binding("sendChunk", sendChunk),
       binding("sendBytes", sendBytes),
+      binding("bridgeBytes", bridgeBytes),
       binding("pauseSocket", invoke<Socket, &Socket::pause>),
       binding("resumeSocket", invoke<Socket, &Socket::resume>),
       binding("endSocket", invoke<Socket, &Socket::end>),

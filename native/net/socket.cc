@@ -34,6 +34,7 @@ constexpr size_t kDrainAboveBytes = 16 * 1024;
 constexpr uint64_t kPassthroughAll = UINT64_MAX;
 
 constexpr uint8_t kText = 1;
+constexpr uint8_t kBinary = 2;
 constexpr uint8_t kFirstControl = 8;
 
 }  // namespace
@@ -99,7 +100,7 @@ void Socket::receive() {
   if (partialBytes_ < partialTotal_) return;
   const FrameHeader header(partial_.get(), partialTotal_);
   partialBytes_ = partialTotal_ = 0;
-  handleFrame(partial_.get() + header.bytes, static_cast<size_t>(header.payloadBytes), header.key);
+  handleFrame(header, partial_.get() + header.bytes);
   if (partialCapacity_ > kMaxRetainedPartialBytes || loop_->partialFrameBytes() > kMaxTotalPartialBytes / 2) {
     partial_.reset();
     setPartialCapacity(0);
@@ -127,7 +128,7 @@ void Socket::consume(char* bytes, size_t length) {
       continue;
     }
     const uint64_t total = header.bytes + header.payloadBytes;
-    if (!isWholeTextMessage(header)) {
+    if (!isWholeMessage(header)) {
       if (header.opcode < kFirstControl) isFragmented_ = !header.fin;
       passthroughBytes_ = total;
       continue;
@@ -137,16 +138,16 @@ void Socket::consume(char* bytes, size_t length) {
       passthroughBytes_ = total;
       continue;
     }
-    handleFrame(bytes + header.bytes, static_cast<size_t>(header.payloadBytes), header.key);
+    handleFrame(header, bytes + header.bytes);
     bytes += total;
     length -= static_cast<size_t>(total);
   }
 }
 
 // Reports whether the frame is a complete message that needs no further protocol checks.
-bool Socket::isWholeTextMessage(const FrameHeader& header) {
-  return header.fin && !header.reserved && header.masked && header.opcode == kText && !isFragmented_ &&
-         header.payloadBytes <= kMaxAssembledFrameBytes;
+bool Socket::isWholeMessage(const FrameHeader& header) {
+  return header.fin && !header.reserved && header.masked && (header.opcode == kText || header.opcode == kBinary) &&
+         !isFragmented_ && header.payloadBytes <= kMaxAssembledFrameBytes;
 }
 
 bool Socket::canAssemble(size_t bytes) {
@@ -169,8 +170,10 @@ void Socket::storePartial(const char* bytes, size_t length, size_t total) {
   partialTotal_ = total;
 }
 
-void Socket::handleFrame(char* payload, size_t length, uint32_t key) {
-  unmask(reinterpret_cast<uint8_t*>(payload), length, key);
+void Socket::handleFrame(const FrameHeader& header, char* payload) {
+  const size_t length = static_cast<size_t>(header.payloadBytes);
+  if (header.key != 0) unmask(reinterpret_cast<uint8_t*>(payload), length, header.key);
+  if (header.opcode == kBinary) return emitBytes("binary", payload, length);
   WriteRequest request;
   if (parseWriteRequest({payload, length}, request) && (tryDirectWrite(request) || emitWriteRequest(request))) return;
   if (isAscii(payload, length)) emitText(payload, length);

@@ -2,7 +2,7 @@
 //
 // Initially it passes bytes through in both directions. After the upgrade it sends and receives WebSocket frames and
 // handles direct input without JavaScript: a `process/write` for a routed child is written to the child's input. Whole
-// text messages are emitted as such. All other frames (fragments, control frames, oversized and invalid ones) are
+// messages are emitted as such. All other frames (fragments, control frames, oversized and invalid ones) are
 // passed through as bytes.
 #ifndef PROCWIRE_NET_SOCKET_H
 #define PROCWIRE_NET_SOCKET_H
@@ -26,7 +26,7 @@ struct WriteRequest;
 
 // Callbacks of a socket. `src/native/addon.ts` declares their arguments.
 struct SocketCallbacks {
-  ValueRef onData;   // ("text", string), ("message", bytes) or ("bytes", bytes)
+  ValueRef onData;   // ("text", string), ("message" | "binary" | "bytes", bytes)
   ValueRef onWrite;  // (id, processId, writeId or undefined, chunk): a `process/write` that is not direct input
   ValueRef onEvent;  // (event): drain, end, close
 
@@ -79,8 +79,8 @@ class Socket final : public LoopObject {
   void storePartial(const char* bytes, size_t length, size_t total);
   bool canAssemble(size_t bytes);
   void setPartialCapacity(size_t bytes);
-  void handleFrame(char* payload, size_t length, uint32_t key);
-  bool isWholeTextMessage(const FrameHeader& header);
+  void handleFrame(const FrameHeader& header, char* payload);
+  bool isWholeMessage(const FrameHeader& header);
   bool tryDirectWrite(const WriteRequest& request);
   bool emitWriteRequest(const WriteRequest& request);
   void emitText(const char* text, size_t length);

@@ -1,6 +1,7 @@
 /** `npm run protocol`: writes PROTOCOL.md from the method table, so that the document cannot differ from the code. */
 import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { MAX_BLOCK_TEXT_BYTES } from "../../src/protocol/block-message.ts";
 import { UNREADABLE_ID } from "../../src/protocol/envelope.ts";
 import { ErrorCode } from "../../src/protocol/errors.ts";
 import { ERROR_REASONS } from "../../src/protocol/exec-server-error.ts";
@@ -48,7 +49,7 @@ const INTRODUCTION = `# The protocol
 
 JSON-RPC without the \`jsonrpc\` member, protocol version \`${PROTOCOL_VERSION}\`. Transports: one message per line over stdio, or
 one message per WebSocket message over \`ws://IP:PORT\` and \`unix://PATH\`. The server accepts text and binary messages and
-sends text.
+sends text, except for binary blocks.
 
 | message | members |
 |---|---|
@@ -67,6 +68,10 @@ detached.
 method, params, handshake, then the method's own conditions. \`initialize {extensions: […]}\` requests extensions
 (${EXTENSIONS.map((name) => `\`${name}\``).join(", ")}). Only the extensions in the response are active. A client that requested at least one
 extension is an *extended client*; the server sends some fields only to extended clients.
+
+**Binary blocks**: with the extension \`binaryBlocks\`, which only WebSocket transports grant, blocks of \`fs/readBlock\` and
+\`fs/writeBlock\` are binary messages: the length of the JSON text (32 bits, big endian, at most ${MAX_BLOCK_TEXT_BYTES}), the JSON text of the
+message with \`"chunk":""\`, then the bytes of the chunk. The client may also send blocks as text; the server sends none.
 
 **Order**: requests start in order of arrival and run concurrently, so responses may arrive in another order. Start, write,
 closeStdin and resize of one process run in order; so do changes of files within a session, and blocks within a file handle.

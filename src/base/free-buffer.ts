@@ -13,3 +13,13 @@ const MIN_FREED_BYTES = 16 * 1024;
 export function freeCopiedBuffer(bytes: Uint8Array): void {
   if (bytes.length >= MIN_FREED_BYTES && bytes.length === bytes.buffer.byteLength) freeBuffer(bytes);
 }
+
+/** Maximum bytes before a file block in the memory of its message. */
+const MAX_BYTES_BEFORE_BLOCK = 16 * 1024;
+
+/** Frees a received file block like `freeCopiedBuffer`, and the message that ends with it. */
+export function freeReceivedBlock(bytes: Uint8Array): void {
+  const { byteOffset, length, buffer } = bytes;
+  if (byteOffset + length !== buffer.byteLength || byteOffset > MAX_BYTES_BEFORE_BLOCK) return;
+  if (length >= MIN_FREED_BYTES) freeBuffer(bytes);
+}

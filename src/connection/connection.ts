@@ -51,6 +51,14 @@ export interface DirectInput {
   setPaused(isPaused: boolean): void;
 }
 
+/** File blocks as binary messages instead of base64 (`src/protocol/block-message.ts`). */
+export interface BinaryBlocks {
+  /** Accepts binary blocks from the peer. Called when both sides agreed on the extension. */
+  enable(): void;
+  /** Queues one message of `text`, which has an empty chunk, and the chunk. The caller may free `bytes` afterwards. */
+  send(text: string, bytes: Uint8Array): void;
+}
+
 export interface Connection {
   /** Name of the peer in error messages, for example `exec-server websocket 127.0.0.1:5000`. */
   readonly label: string;
@@ -77,6 +85,8 @@ export interface Connection {
   onDrain: () => void;
   /** Present if the transport can write process input without JavaScript. */
   readonly directInput?: DirectInput | undefined;
+  /** Present if the transport has binary messages. */
+  readonly binaryBlocks?: BinaryBlocks | undefined;
   /** Sends a ping if the transport has pings; `onPong` is called for the reply. */
   ping?(onPong: () => void): void;
   /** Pauses and resumes reading. Meanwhile, the kernel buffers the peer's messages. */

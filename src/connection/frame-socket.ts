@@ -1,5 +1,6 @@
 import type { Message } from "../protocol/envelope.ts";
 import type { DirectInput } from "./connection.ts";
+import type { MessageKind } from "./websocket-frames.ts";
 
 /** Events of a FrameSocket. A Node socket delivers raw bytes; the native socket parses frames and delivers messages. */
 export interface FrameSocketEvents {
@@ -7,8 +8,8 @@ export interface FrameSocketEvents {
   bytes(chunk: Buffer): void;
   /** A complete text message in ASCII. */
   text(text: string): void;
-  /** A complete text message whose encoding is not validated. */
-  message(payload: Buffer): void;
+  /** A complete message whose encoding is not validated. The receiver owns `payload`. */
+  message(payload: Buffer, kind: MessageKind): void;
   /** A message that the socket decoded from its bytes. */
   decoded(message: Message): void;
   /** The send queue drained. */
@@ -30,6 +31,8 @@ export interface FrameSocket {
   sendText(text: string): void;
   /** Sends `head`, `bytes` as base64 and `tail` as one frame. Default: a whole message. */
   sendChunk(head: string, bytes: Uint8Array, tail: string, opening?: FrameOpening): void;
+  /** Sends a binary block of `text` and `bytes` as one message. Copies both. */
+  sendBlock(text: string, bytes: Uint8Array): void;
   /** Sends a complete frame. */
   sendFrame(frame: Buffer): void;
   /** Queued bytes that the kernel has not accepted yet. */

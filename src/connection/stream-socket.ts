@@ -9,6 +9,15 @@ import { type EndpointRole, FrameWriter } from "./websocket-frames.ts";
 /** Maximum total size of one tick's frames that are copied into one buffer. A copy of larger frames does not pay off. */
 const JOIN_BELOW_BYTES = 64 * 1024;
 
+export interface StreamSocketOptions {
+  /** Bytes of frames that arrived with the handshake. */
+  head?: Buffer;
+  /** Queue limit. Above it, the socket stops reading. Default: unlimited. */
+  maxQueuedBytes?: number;
+  /** Returns the mask key of a client frame. Default: a random key. */
+  maskKey?: (() => number) | undefined;
+}
+
 /** A FrameSocket over a Node stream. */
 export class StreamSocket implements FrameSocket, Flushable {
   readonly #stream: Duplex;
@@ -31,12 +40,12 @@ export class StreamSocket implements FrameSocket, Flushable {
     stream: Duplex,
     role: EndpointRole,
     codec: ByteCodec,
-    { head, maxQueuedBytes = Number.POSITIVE_INFINITY }: { head?: Buffer; maxQueuedBytes?: number } = {},
+    { head, maxQueuedBytes = Number.POSITIVE_INFINITY, maskKey }: StreamSocketOptions = {},
   ) {
     this.#stream = stream;
     this.#head = head;
     this.#maxQueuedBytes = maxQueuedBytes;
-    this.#writer = new FrameWriter(role, codec, frameBufferPool);
+    this.#writer = new FrameWriter(role, codec, frameBufferPool, maskKey);
   }
 
   open(events: FrameSocketEvents): void {
@@ -71,6 +80,10 @@ export class StreamSocket implements FrameSocket, Flushable {
 
   sendChunk(head: string, bytes: Uint8Array, tail: string, opening?: FrameOpening): void {
     this.sendFrame(this.#writer.chunk(head, bytes, tail, opening));
+  }
+
+  sendBlock(text: string, bytes: Uint8Array): void {
+    this.sendFrame(this.#writer.block(text, bytes));
   }
 
   sendFrame(frame: Buffer): void {

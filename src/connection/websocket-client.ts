@@ -49,6 +49,8 @@ export async function connectWebSocket(options: WebSocketConnectOptions): Promis
   const { url, signal } = options;
   const target = parseTarget(options);
   const key = randomKey();
+  // Masking protects proxies, and a pipe to the bridge of a host has none. A zero key changes no byte.
+  const maskKey = options.stream ? () => 0 : undefined;
   const request = upgradeRequest(target, {
     ...options.headers,
     connection: "Upgrade",
@@ -79,12 +81,15 @@ export async function connectWebSocket(options: WebSocketConnectOptions): Promis
     }
     if (headers.get("sec-websocket-accept") !== websocketAcceptKey(key))
       throw new Error(`websocket upgrade ${url}: the response has a wrong sec-websocket-accept`);
-    return new WebSocketConnection(new StreamSocket(stream, "client", options.codec ?? nodeByteCodec, { head: rest }), {
-      label: `exec-server websocket ${url}`,
-      role: "client",
-      maxMessageBytes: options.maxMessageBytes,
-      codec: options.codec,
-    });
+    return new WebSocketConnection(
+      new StreamSocket(stream, "client", options.codec ?? nodeByteCodec, { head: rest, maskKey }),
+      {
+        label: `exec-server websocket ${url}`,
+        role: "client",
+        maxMessageBytes: options.maxMessageBytes,
+        codec: options.codec,
+      },
+    );
   } catch (error) {
     stream.destroy();
     throw explainTlsError(toError(error), url);

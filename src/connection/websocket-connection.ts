@@ -2,12 +2,14 @@ import { isAscii, isUtf8 } from "node:buffer";
 import type { ByteLimit } from "../async/byte-semaphore.ts";
 import { type Clock, systemClock, type Timer } from "../async/clock.ts";
 import { freeCopiedBuffer } from "../base/free-buffer.ts";
+import { isBlockMessage, parseBlockMessage } from "../protocol/block-message.ts";
 import { toMessage } from "../protocol/envelope.ts";
 import { exceedsStringLimit, TOO_MANY_VALUES } from "../protocol/json-text.ts";
 import { parseWithBinaryChunk } from "../protocol/message-text.ts";
 import { type ByteCodec, nodeByteCodec } from "./byte-codec.ts";
 import { ChunkedSender } from "./chunked-sender.ts";
 import {
+  type BinaryBlocks,
   type BytesDecoder,
   type ChunkedMessage,
   type Connection,
@@ -69,7 +71,10 @@ interface ReservedBytes {
   release: () => void;
 }
 
-/** A WebSocket connection after the handshake. Sends text messages; accepts text and binary messages. */
+/**
+ * A WebSocket connection after the handshake. Sends text messages, and binary blocks if the peer accepts them. Accepts
+ * text and binary messages.
+ */
 export class WebSocketConnection implements Connection {
   readonly label: string;
   onDrain: () => void = () => undefined;
@@ -93,6 +98,7 @@ export class WebSocketConnection implements Connection {
   /** Reservations of the current incoming message, granted or pending. */
   readonly #reservations = new Map<IncomingKind, ReservedBytes>();
   #isClosed = false;
+  #hasBinaryBlocks = false;
   #onPong: () => void = () => undefined;
 
   constructor(socket: FrameSocket, options: WebSocketConnectionOptions) {
@@ -123,8 +129,13 @@ export class WebSocketConnection implements Connection {
       this.#options.maxMessageBytes ?? DEFAULT_MAX_MESSAGE_BYTES,
       {
         message: (payload, kind) => {
-          if (this.#isParsedAside(payload.length) || this.#order.isBusy) reader.retainPayload();
-          this.#order.run(() => this.#message(payload, kind));
+          const isBlock = this.#isBlock(payload, kind);
+          // The chunk of a block is freed after use, so a block must not share its memory with other messages.
+          const isCopied = isBlock && payload.length !== payload.buffer.byteLength;
+          const message = isCopied ? Buffer.from(payload) : payload;
+          const isRetained = isBlock || this.#isParsedAside(payload.length) || this.#order.isBusy;
+          if (isRetained && !isCopied) reader.retainPayload();
+          this.#order.run(() => this.#message(message, kind));
           this.#releaseReservedBytes();
         },
         messageStarted: (bytes) => this.#reserveBytes(bytes),
@@ -146,7 +157,7 @@ export class WebSocketConnection implements Connection {
         if (reader.push(chunk) === "copied") freeCopiedBuffer(chunk);
       },
       text: (text) => this.#order.run(() => this.#text(text)),
-      message: (payload) => this.#order.run(() => this.#message(payload, "text")),
+      message: (payload, kind) => this.#order.run(() => this.#message(payload, kind)),
       decoded: (message) =>
         this.#order.run(() => {
           if (!this.#isClosed) this.#onEvent?.({ type: "message", message });
@@ -179,6 +190,19 @@ export class WebSocketConnection implements Connection {
   async sendChunked(message: ChunkedMessage): Promise<void> {
     if (!this.#isClosed) await this.#parts.send(message);
   }
+
+  readonly binaryBlocks: BinaryBlocks = {
+    enable: () => {
+      this.#hasBinaryBlocks = true;
+    },
+    send: (text, bytes) => {
+      if (this.#isClosed) return;
+      if (this.#parts.isBusy) {
+        const copy = new Uint8Array(bytes);
+        this.#sendInOrder(copy.length, () => this.#socket.sendBlock(text, copy));
+      } else this.#socket.sendBlock(text, bytes);
+    },
+  };
 
   get directInput(): DirectInput | undefined {
     return this.#socket.directInput;
@@ -272,7 +296,12 @@ export class WebSocketConnection implements Connection {
   }
 
   #message(payload: Buffer, kind: MessageKind): void {
-    if (this.#isClosed || this.#decodeBytes?.(payload)) return;
+    if (this.#isClosed) return;
+    if (this.#isBlock(payload, kind)) {
+      this.#onEvent?.(toParsedEvent(parseBlockMessage(payload), this.label, "websocket "));
+      return;
+    }
+    if (this.#decodeBytes?.(payload)) return;
     if (this.#isParsedAside(payload.length)) {
       this.#parseAside(payload, kind);
       return;
@@ -302,6 +331,10 @@ export class WebSocketConnection implements Connection {
     const reason = `failed to parse websocket JSON-RPC message from ${this.label}: it is not UTF-8`;
     if (kind === "binary") this.#onEvent?.({ type: "malformed", reason });
     else this.#closeWith(CloseCode.invalidText, "text is not UTF-8", "websocket protocol error: text is not UTF-8");
+  }
+
+  #isBlock(payload: Buffer, kind: MessageKind): boolean {
+    return this.#hasBinaryBlocks && kind === "binary" && isBlockMessage(payload);
   }
 
   /** Clients parse the responses of their one server, which they requested, on the event loop. */

@@ -1,4 +1,5 @@
 import { isUtf8 } from "node:buffer";
+import { BLOCK_LENGTH_BYTES } from "../protocol/block-message.ts";
 import { type ByteCodec, base64Length } from "./byte-codec.ts";
 import { FrameBufferPool } from "./frame-buffer-pool.ts";
 import { FrameOpening } from "./frame-socket.ts";
@@ -354,6 +355,26 @@ export class FrameWriter {
     return this.#finish(frame, at);
   }
 
+  /** Builds a binary frame of a block message. */
+  block(text: string, bytes: Uint8Array): Buffer {
+    const { frame, at, bytesAt } = this.#beginBlock(text, bytes.length, bytes.length);
+    frame.set(bytes, bytesAt);
+    return this.#finish(frame, at);
+  }
+
+  /** Builds an unmasked frame of a block message without its last `bytes` bytes, which the caller sends. */
+  blockHead(text: string, bytes: number): Buffer {
+    return this.#beginBlock(text, bytes, 0).frame;
+  }
+
+  #beginBlock(text: string, bytes: number, includedBytes: number): { frame: Buffer; at: number; bytesAt: number } {
+    const textBytes = Buffer.byteLength(text);
+    const { frame, at } = this.#begin(Opcode.binary, BLOCK_LENGTH_BYTES + textBytes + bytes, bytes - includedBytes);
+    frame.writeUInt32BE(textBytes, at);
+    frame.write(text, at + BLOCK_LENGTH_BYTES);
+    return { frame, at, bytesAt: at + BLOCK_LENGTH_BYTES + textBytes };
+  }
+
   ping(): Buffer {
     return this.#frame(Opcode.ping, EMPTY);
   }
@@ -376,10 +397,10 @@ export class FrameWriter {
     return this.#finish(frame, at);
   }
 
-  #begin(opcode: number, payloadBytes: number): { frame: Buffer; at: number } {
+  #begin(opcode: number, payloadBytes: number, omittedBytes = 0): { frame: Buffer; at: number } {
     const maskBytes = this.#role === "client" ? 4 : 0;
     const lengthBytes = payloadBytes < 126 ? 0 : payloadBytes < 65536 ? 2 : 8;
-    const frame = this.#buffers.acquire(2 + lengthBytes + maskBytes + payloadBytes);
+    const frame = this.#buffers.acquire(2 + lengthBytes + maskBytes + payloadBytes - omittedBytes);
     frame[0] = 0x80 | opcode;
     const maskBit = maskBytes === 0 ? 0 : 0x80;
     if (lengthBytes === 0) {
@@ -398,7 +419,7 @@ export class FrameWriter {
     if (this.#role === "client") {
       const key = this.#randomKey();
       frame.writeUInt32BE(key, at - 4);
-      this.#codec.unmask(frame, at, frame.length - at, key);
+      if (key !== 0) this.#codec.unmask(frame, at, frame.length - at, key);
     }
     return frame;
   }

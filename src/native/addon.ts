@@ -45,8 +45,11 @@ export type NativeWriteRequest = [
 ];
 
 export interface NativeSocketListener {
-  /** Received data: a whole ASCII text message, a whole text message that is not validated, or bytes as received. */
-  onData(...data: [type: "text", text: string] | [type: "message" | "bytes", bytes: Buffer]): void;
+  /**
+   * Received data: a whole ASCII text message, a whole text message that is not validated, a whole binary message, or
+   * bytes as received.
+   */
+  onData(...data: [type: "text", text: string] | [type: "message" | "binary" | "bytes", bytes: Buffer]): void;
   /** A `process/write` that is not direct input. */
   onWrite(...request: NativeWriteRequest): void;
   onEvent(event: NativeSocketEvent): void;
@@ -321,6 +324,11 @@ export class NativeAddon {
     opening: FrameOpening,
   ) => void;
   readonly sendBytes!: (socket: NativeSocket, bytes: Uint8Array) => void;
+  /**
+   * Moves bytes from `input` to `server` and from `server` to `output` on another thread. Calls `onDone` with an errno or 0
+   * when the server has closed its side, or when `output` fails. The caller keeps the descriptors open until then.
+   */
+  readonly bridgeBytes!: (input: number, output: number, server: number, onDone: (errno: number) => void) => void;
   readonly pauseSocket!: (socket: NativeSocket) => void;
   readonly resumeSocket!: (socket: NativeSocket) => void;
   readonly endSocket!: (socket: NativeSocket) => void;

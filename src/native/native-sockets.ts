@@ -7,10 +7,11 @@ import {
   LISTEN_BACKLOG,
   type ListenFunction,
 } from "../connection/accepted-socket.ts";
-import type { ByteCodec } from "../connection/byte-codec.ts";
+import { type ByteCodec, nodeByteCodec } from "../connection/byte-codec.ts";
 import type { DirectInput } from "../connection/connection.ts";
 import { FrameOpening, type FrameSocket, type FrameSocketEvents } from "../connection/frame-socket.ts";
 import type { SocketProvider } from "../connection/socket-provider.ts";
+import { FrameWriter } from "../connection/websocket-frames.ts";
 import type { Message } from "../protocol/envelope.ts";
 import {
   type NativeAddon,
@@ -19,6 +20,9 @@ import {
   type NativeSocketEvent,
   type NativeWriteRequest,
 } from "./addon.ts";
+
+/** Builds the heads of binary blocks. Frames of a server are not masked, so it needs no codec of the addon. */
+const blockFrames = new FrameWriter("server", nodeByteCodec);
 
 /** Sockets and byte codec of a server, implemented by the addon. */
 export function nativeSocketProvider(native: NativeAddon): SocketProvider {
@@ -94,7 +98,8 @@ class NativeServerSocket implements AcceptedSocket, FrameSocket {
     this.#native.startSocket(this.#socket, {
       onData: (type, data) => {
         if (type === "text") this.#frames?.text(data);
-        else if (type === "message") this.#frames?.message(data);
+        else if (type === "message") this.#frames?.message(data, "text");
+        else if (type === "binary") this.#frames?.message(data, "binary");
         else (this.#frames ?? this.#accepted)?.bytes(data);
       },
       onWrite: (...request) => this.#frames?.decoded(writeRequest(...request)),
@@ -143,6 +148,11 @@ class NativeServerSocket implements AcceptedSocket, FrameSocket {
 
   sendChunk(head: string, bytes: Uint8Array, tail: string, opening: FrameOpening = FrameOpening.whole): void {
     this.#native.sendChunk(this.#socket, head, bytes, tail, opening);
+  }
+
+  sendBlock(text: string, bytes: Uint8Array): void {
+    this.#native.sendBytes(this.#socket, blockFrames.blockHead(text, bytes.length));
+    this.#native.sendBytes(this.#socket, bytes);
   }
 
   sendFrame(frame: Buffer): void {

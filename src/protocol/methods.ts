@@ -86,7 +86,7 @@ export const environmentInfo = object("EnvironmentInfo", {
 export interface EnvironmentInfo extends Infer<typeof environmentInfo> {}
 
 /** Extensions that a client may request in `initialize`. Only the extensions in the response are active. */
-export const EXTENSIONS = ["started", "failed", "outputAck", "attach", "queryClaims", "names"] as const;
+export const EXTENSIONS = ["started", "failed", "outputAck", "attach", "queryClaims", "names", "binaryBlocks"] as const;
 export type Extension = (typeof EXTENSIONS)[number];
 
 /** A result whose members the host decides. */

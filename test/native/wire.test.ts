@@ -219,6 +219,7 @@ describe("a native socket", () => {
   const silent = {
     sendText: nothing,
     sendChunk: nothing,
+    sendBlock: nothing,
     sendFrame: nothing,
     queuedBytes: 0,
     sentBytes: 0,

@@ -4,6 +4,7 @@ import { hasErrorCode } from "../../base/error-code.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import { BRIDGE_READY_LINE } from "../../client/node/connect-url.ts";
 import { noServerMessage } from "../../host/connect-advice.ts";
+import { byteMoverIfAvailable } from "../../host/native-support.ts";
 import { bridge } from "../../host/stdio-bridge.ts";
 import { connectUnix, connectUserServer, DEFAULT_IDLE_EXIT_SECONDS } from "../../host/user-server.ts";
 import { type Command, defineCommand, UsageError } from "../command.ts";
@@ -54,11 +55,12 @@ export const command: Command = defineCommand({
       let first: Socket | null = await open();
       // Starts on a new line: a login shell may have printed text before it.
       output.write(`\n${BRIDGE_READY_LINE}\n`);
-      await bridge(input, output, async () => {
+      const reopen = async () => {
         const opened = first ?? (await open());
         first = null;
         return opened;
-      });
+      };
+      await bridge(input, output, reopen, byteMoverIfAvailable());
     } finally {
       // An open stdin keeps the process alive.
       input.destroy();

@@ -1,4 +1,4 @@
-import { freeCopiedBuffer } from "../../base/free-buffer.ts";
+import { freeReceivedBlock } from "../../base/free-buffer.ts";
 import { isUnknownFileHandle } from "../../exec/compat.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type { RemoteFile } from "../files/remote-file.ts";
@@ -121,7 +121,7 @@ class BlockCopy {
       const { chunk } = await source.read(offset, length, { signal });
       if (chunk.length !== length) throw this.#changedError();
       await partial.write(offset, chunk, { signal });
-      freeCopiedBuffer(chunk);
+      freeReceivedBlock(chunk);
       this.#reportProgress(this.#reportedBytes + length);
     };
     try {

@@ -34,7 +34,7 @@ export async function performHandshake(channel: RpcChannel, options: HandshakeOp
   const result = await withDeadline(
     channel.call("initialize", {
       clientName: options.clientName,
-      extensions: [...EXTENSIONS],
+      extensions: EXTENSIONS.filter((extension) => extension !== "binaryBlocks" || channel.enableBinaryBlocks),
       resumeSessionId: options.resumeSessionId ?? undefined,
       takeOver: options.takeOver || undefined,
       takeOverFrom: options.takeOverFrom ?? undefined,
@@ -46,8 +46,9 @@ export async function performHandshake(channel: RpcChannel, options: HandshakeOp
   const { resumeSessionId } = options;
   if (resumeSessionId !== null && result.sessionId !== resumeSessionId)
     throw invalidRequest(`unknown session id ${resumeSessionId}: the server opened another one`);
-  channel.initialized();
   const offered = result.extensions ?? [];
+  if (offered.includes("binaryBlocks")) channel.enableBinaryBlocks?.();
+  channel.initialized();
   return {
     sessionId: result.sessionId ?? null,
     environmentInfo: result.environmentInfo ?? null,

@@ -1,5 +1,5 @@
 import { errorMessage } from "../../base/error-message.ts";
-import type { Connection, ConnectionEvent } from "../../connection/connection.ts";
+import type { BinaryBlocks, Connection, ConnectionEvent } from "../../connection/connection.ts";
 import type { Message, RequestId } from "../../protocol/envelope.ts";
 import { DisconnectedError, ErrorCode, fromWireError, ProtocolError } from "../../protocol/errors.ts";
 import {
@@ -33,6 +33,8 @@ export class JsonRpcChannel implements RpcChannel {
   readonly #events: RpcChannelEvents;
   readonly #pending = new Map<number, PendingResponse>();
   #nextId = 1;
+  /** Null until the server granted `binaryBlocks`. */
+  #blocks: BinaryBlocks | null = null;
   readonly #closed = new AbortController();
   closeInfo: ChannelClose | null = null;
 
@@ -64,6 +66,15 @@ export class JsonRpcChannel implements RpcChannel {
     else if (method === "fs/writeBlock") this.#sendBlock(id, params);
     else this.#connection.send(encodeRequest(id, method, codec.params.encode(params), this.#events.trace?.()));
     return promise;
+  }
+
+  get enableBinaryBlocks(): (() => void) | undefined {
+    const { binaryBlocks } = this.#connection;
+    if (!binaryBlocks) return undefined;
+    return () => {
+      binaryBlocks.enable();
+      this.#blocks = binaryBlocks;
+    };
   }
 
   initialized(): void {
@@ -108,7 +119,9 @@ export class JsonRpcChannel implements RpcChannel {
     if (!("chunk" in params && "handleId" in params)) return;
     const trace = this.#events.trace?.();
     const head = writeBlockHead(id, params.handleId, params.offset);
-    this.#connection.sendChunk(head, params.chunk, writeBlockTail(trace));
+    const tail = writeBlockTail(trace);
+    if (this.#blocks) this.#blocks.send(head + tail, params.chunk);
+    else this.#connection.sendChunk(head, params.chunk, tail);
   }
 
   #onEvent(event: ConnectionEvent): void {

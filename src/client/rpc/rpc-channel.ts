@@ -28,6 +28,8 @@ export interface RpcChannelEvents {
 export interface RpcChannel {
   /** Rejects with the server's RequestError, or with a DisconnectedError if the connection is lost. */
   call<M extends MethodName>(method: M, params: ParamsOf<M>): Promise<ResultOf<M>>;
+  /** Sends file blocks as bytes from now on. Absent if the transport has no binary messages. */
+  readonly enableBinaryBlocks?: (() => void) | undefined;
   initialized(): void;
   /** Acknowledges output. Requires that the server granted `outputAck`. */
   ack(processId: string, seq: number): void;

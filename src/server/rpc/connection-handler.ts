@@ -237,7 +237,11 @@ export class ConnectionHandler {
   async #initialize(params: ParamsOf<"initialize">): Promise<ResultOf<"initialize">> {
     if (this.#handshake.type !== "new") throw invalidRequest("initialize may only be sent once per connection");
     const { principal, host, sessions } = this.#deps;
-    const granted = EXTENSIONS.filter((extension) => params.extensions?.includes(extension));
+    const { enableBinaryBlocks } = this.#peer;
+    const granted = EXTENSIONS.filter(
+      (extension) =>
+        params.extensions?.includes(extension) && (extension !== "binaryBlocks" || enableBinaryBlocks !== undefined),
+    );
     this.#isExtended = granted.length > 0;
     const { clientName, resumeSessionId } = params;
     const extensions = new Set<Extension>(granted);
@@ -247,6 +251,7 @@ export class ConnectionHandler {
         ? sessions.open(principal, client)
         : sessions.resume(resumeSessionId, principal, client, takeoverPolicyOf(params));
     this.#handshake = { type: "initialized", session, client };
+    if (extensions.has("binaryBlocks")) enableBinaryBlocks?.();
     const describe = () => (clientName === CODEX_CLIENT_NAME ? host.environment.describe() : host.environment.info());
     return {
       protocolVersion: PROTOCOL_VERSION,

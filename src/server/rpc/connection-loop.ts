@@ -1,5 +1,5 @@
 import { SliceCounter } from "../../async/slices.ts";
-import { freeBuffer, freeCopiedBuffer } from "../../base/free-buffer.ts";
+import { freeBuffer, freeReceivedBlock } from "../../base/free-buffer.ts";
 import { type Connection, toByteSource } from "../../connection/connection.ts";
 import type { OpenedFile } from "../../files/file-system.ts";
 import { type Message, UNREADABLE_ID } from "../../protocol/envelope.ts";
@@ -146,7 +146,7 @@ class ConnectionLoop {
       if (streamed.file) await streamed.file.close().catch(() => undefined);
       for (const task of afterResponse) task();
       // Free it now: it is written, and garbage collection may take long.
-      if (method === "fs/writeBlock") freeCopiedBuffer(params.chunk);
+      if (method === "fs/writeBlock") freeReceivedBlock(params.chunk);
       metrics?.requestFinished(method, performance.now() - beganAtMs);
       release();
       if (isLarge) this.#peer.releaseResponseSlot();
@@ -169,7 +169,8 @@ class ConnectionLoop {
       // Built by hand around the bytes, because JSON.stringify of a long string is slow. The handler returned the
       // result of this method.
       const { chunk, eof } = result as ResultOf<"fs/readBlock">;
-      this.#connection.sendChunk(readBlockHead(request.id), chunk, readBlockTail(eof));
+      this.#peer.sendBlock(readBlockHead(request.id), chunk, readBlockTail(eof));
+      freeReceivedBlock(chunk);
       return null;
     }
     if (isLongListing(request, result)) return this.#sendListing(request, result);

@@ -1,4 +1,4 @@
-import type { Connection, DirectInput } from "../../connection/connection.ts";
+import type { BinaryBlocks, Connection, DirectInput } from "../../connection/connection.ts";
 import { BULK_QUEUE_LIMIT_BYTES, HIGH_WATER_MARK_BYTES } from "../../connection/connection.ts";
 import {
   CHUNK_TAIL,
@@ -38,6 +38,8 @@ export interface Peer {
   readonly keepsBytes?: boolean | undefined;
   /** Direct input of the connection, if it supports it. */
   readonly directInput?: DirectInput | undefined;
+  /** Accepts and sends file blocks as bytes from now on. Absent if the connection has no binary messages. */
+  readonly enableBinaryBlocks?: (() => void) | undefined;
 }
 
 /** A peer on a JSON-RPC connection. */
@@ -52,6 +54,8 @@ export class ConnectionPeer implements Peer {
   #sentBytes = 0;
   #quoted = { id: "", json: '""' };
   #isDisconnected = false;
+  /** Null unless the client requested `binaryBlocks`. */
+  #blocks: BinaryBlocks | null = null;
 
   constructor(connection: Connection) {
     this.#connection = connection;
@@ -124,6 +128,21 @@ export class ConnectionPeer implements Peer {
 
   get directInput(): DirectInput | undefined {
     return this.#connection.directInput;
+  }
+
+  get enableBinaryBlocks(): (() => void) | undefined {
+    const { binaryBlocks } = this.#connection;
+    if (!binaryBlocks) return undefined;
+    return () => {
+      binaryBlocks.enable();
+      this.#blocks = binaryBlocks;
+    };
+  }
+
+  /** Sends a response with a file block. The caller may free `bytes` afterwards. */
+  sendBlock(head: string, bytes: Uint8Array, tail: string): void {
+    if (this.#blocks) this.#blocks.send(head + tail, bytes);
+    else this.#connection.sendChunk(head, bytes, tail);
   }
 
   onDrain(listener: () => void): () => void {
