@@ -1,7 +1,7 @@
 /**
- * `node bench/copy.ts [--small] [--directory DIR]`: copies one large file and 10,000 small files to and from this machine
- * with `procwire cp`, `scp` and `rsync`, over a temporary sshd on loopback. Prints the median of three runs each, as a
- * ratio to scp.
+ * `node bench/copy.ts [--small] [--directory DIR] [--runs 3] [--files 49000] [--only large|many] [--ways NAME,...]`:
+ * copies one large file and many small files to and from this machine with `procwire cp`, `scp` and `rsync`, over a
+ * temporary sshd on loopback. The ways take turns. Prints the median of the runs of each, as a ratio to scp.
  *
  * `procwire (ssh)` goes through the same sshd, `procwire (ws)` over a WebSocket on loopback, unencrypted. Needs
  * Debian's openssh-server and rsync (`npm run setup:debian`), and root or a user who may log in with a key. `--small`
@@ -15,12 +15,22 @@ import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { median } from "./report.ts";
 
 const PROCWIRE = fileURLToPath(new URL("../bin/procwire", import.meta.url));
-const { values } = parseArgs({ options: { small: { type: "boolean" }, directory: { type: "string" } } });
+const { values } = parseArgs({
+  options: {
+    small: { type: "boolean" },
+    directory: { type: "string" },
+    runs: { type: "string" },
+    files: { type: "string" },
+    only: { type: "string" },
+    ways: { type: "string" },
+  },
+});
 const LARGE_MIB = values.small ? 32 : 1024;
-const SMALL_FILES = values.small ? 200 : 10_000;
-const RUNS = values.small ? 1 : 3;
+const SMALL_FILES = Number(values.files ?? (values.small ? 200 : 49_000));
+const RUNS = Number(values.runs ?? (values.small ? 1 : 3));
 
 const scratch = mkdtempSync(join(values.directory ?? tmpdir(), "procwire-copy-bench-"));
 const path = (name: string) => join(scratch, name);
@@ -47,16 +57,13 @@ function run(program: string, args: string[], options: SpawnSyncOptions = {}): v
   if (status !== 0) throw new Error(`${program} ${args.join(" ")}: ${error?.message ?? stderr}`);
 }
 
-/** Returns the median time in seconds. */
+/** Returns the time in seconds. */
 function measure(copy: () => void): number {
-  const seconds = Array.from({ length: RUNS }, () => {
-    rmSync(path("copy"), { recursive: true, force: true });
-    spawnSync("sync");
-    const startedAt = performance.now();
-    copy();
-    return (performance.now() - startedAt) / 1000;
-  }).sort((a, b) => a - b);
-  return seconds[Math.floor(seconds.length / 2)] ?? Number.NaN;
+  rmSync(path("copy"), { recursive: true, force: true });
+  spawnSync("sync");
+  const startedAt = performance.now();
+  copy();
+  return (performance.now() - startedAt) / 1000;
 }
 
 async function freePort(): Promise<number> {
@@ -127,7 +134,7 @@ try {
     writeFileSync(join(directory, `${at}.txt`), block.subarray(0, 500 + (at % 2000)));
   }
   const cp = (connect: string, ...paths: string[]) => run(PROCWIRE, ["cp", "-q", "--connect", connect, ...paths]);
-  const ways: [string, { up: (what: string) => void; down: (what: string) => void }][] = [
+  const allWays: [string, { up: (what: string) => void; down: (what: string) => void }][] = [
     [
       "scp",
       {
@@ -159,6 +166,8 @@ try {
       },
     ],
   ];
+  const wanted = values.ways?.split(",");
+  const ways = allWays.filter(([name]) => !wanted || wanted.includes(name));
   console.log(
     `| ${LARGE_MIB} MiB and ${SMALL_FILES} files, seconds (ratio to scp) | ${ways.map(([name]) => name).join(" | ")} |`,
   );
@@ -167,8 +176,10 @@ try {
     ["large", "one large file"],
     ["many", "many small files"],
   ] as const) {
+    if (values.only !== undefined && values.only !== what) continue;
     for (const direction of ["up", "down"] as const) {
-      const times = ways.map(([, way]) => measure(() => way[direction](what)));
+      const rounds = Array.from({ length: RUNS }, () => ways.map(([, way]) => measure(() => way[direction](what))));
+      const times = ways.map((_, at) => median(rounds.map((round) => round[at])) ?? Number.NaN);
       const cells = times.map((time) => `${time.toFixed(2)} (${((times[0] ?? time) / time).toFixed(2)}x)`);
       console.log(`| ${label}, ${direction === "up" ? "to" : "from"} the server | ${cells.join(" | ")} |`);
     }
