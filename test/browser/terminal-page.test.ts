@@ -217,8 +217,12 @@ describe("the page of a process", { timeout: 600_000 }, () => {
     await page.keyboard.type("before\n");
     await shows(page, /^before\nbefore$/m);
     for (let times = 1; times <= 3; times++) {
-      // Both in one task: the page attaches while its detachment is on the way.
-      await page.evaluate(`location.hash = "#/server"; setTimeout(() => (location.hash = "${driven}"))`);
+      // The page attaches while its detachment is in flight, and leaves before it is attached.
+      await page.evaluate(`(() => {
+        const hashes = ["#/server", "${driven}", "#/server", "${driven}"];
+        const next = () => { location.hash = hashes.shift(); if (hashes.length > 0) setTimeout(next); };
+        next();
+      })()`);
       await page.getByRole("heading", { name: "exec cat" }).waitFor();
       await button(page, "Hand back").waitFor();
       await page.keyboard.type(`again ${times}\n`);

@@ -31,6 +31,8 @@ export interface AttachOptions {
 }
 
 const ENTER = 0x0d;
+/** The end of the attachment of the last page. A page of the same process attaches after it: both have one id. */
+let lastLeft: { handle: string; detached: Promise<unknown> } | null = null;
 /** Reports of focus and mouse, which a program requests: no input of the user. */
 const REPORT = /^\x1b\[(?:[IO]|<[\d;]+[Mm]|M[\s\S]{3})/;
 
@@ -122,14 +124,13 @@ export function useAttachedProcess(options: AttachOptions) {
     view.current = terminal;
     const shouldDrive = canDrive && isDriven(handle);
     const ownSize = shouldDrive ? (terminal.useOwnSize() ?? undefined) : undefined;
+    const left = lastLeft?.handle === handle ? lastLeft.detached : Promise.resolve();
+    const role = shouldDrive ? "driver" : "viewer";
+    const attaching = left.then(() => client.attach(handle, { role, size: ownSize, screen: true }));
     const attach = async () => {
-      const attached = await client.attach(handle, {
-        role: shouldDrive ? "driver" : "viewer",
-        size: ownSize,
-        screen: true,
-      });
+      const attached = await attaching;
+      if (isUnmounted) return;
       process = attached;
-      if (isUnmounted) return void attached.detach().catch(() => undefined);
       attached.onRoleChanged = (changed, reason) => {
         setRole(changed);
         rememberDriven(null);
@@ -160,7 +161,7 @@ export function useAttachedProcess(options: AttachOptions) {
       follower.current?.close();
       terminal.dispose();
       // The process keeps running. A lost connection has already detached it.
-      void process?.detach().catch(() => undefined);
+      lastLeft = { handle, detached: attaching.then((attached) => attached.detach()).catch(() => undefined) };
     };
   }, [client, handle]);
 
