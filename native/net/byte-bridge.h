@@ -8,7 +8,8 @@
 
 namespace procwire {
 
-// One call from JavaScript. The descriptors are non-blocking and stay with the caller, who keeps them open until `onDone`.
+// One call from JavaScript. The descriptors are non-blocking and stay with the caller, who keeps them open until
+// `onDone`.
 class BridgeJob : public Job {
  public:
   int input = -1;

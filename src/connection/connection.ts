@@ -105,6 +105,18 @@ export const BULK_QUEUE_LIMIT_BYTES = 128 * 1024;
 /** Queue limit: with more queued bytes, all streaming waits for the drain. */
 export const HIGH_WATER_MARK_BYTES = 1024 * 1024;
 
+/** Returns a function that enables binary blocks and passes them on, or undefined if the transport has none. */
+export function binaryBlocksEnabler(
+  { binaryBlocks }: Connection,
+  onEnabled: (blocks: BinaryBlocks) => void,
+): (() => void) | undefined {
+  if (!binaryBlocks) return undefined;
+  return () => {
+    binaryBlocks.enable();
+    onEnabled(binaryBlocks);
+  };
+}
+
 /** Sends a chunked message as one text, for transports whose messages have no parts. */
 export async function sendAsText(connection: Connection, { head, source, tail }: ChunkedMessage): Promise<void> {
   let text = head;

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { Worker } from "node:worker_threads";
-import type { JobsQuery, JobsResult } from "../../protocol/console-job-schemas.ts";
+import type { JobsQuery, JobsResult } from "../../protocol/console/console-job-schemas.ts";
 import type { JobsQueryHandler } from "../../server/console/jobs-http-api.ts";
 
 /** Directory or database of the jobs that the console shows. */

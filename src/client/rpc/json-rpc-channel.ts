@@ -1,5 +1,10 @@
 import { errorMessage } from "../../base/error-message.ts";
-import type { BinaryBlocks, Connection, ConnectionEvent } from "../../connection/connection.ts";
+import {
+  type BinaryBlocks,
+  binaryBlocksEnabler,
+  type Connection,
+  type ConnectionEvent,
+} from "../../connection/connection.ts";
 import type { Message, RequestId } from "../../protocol/envelope.ts";
 import { DisconnectedError, ErrorCode, fromWireError, ProtocolError } from "../../protocol/errors.ts";
 import {
@@ -69,12 +74,9 @@ export class JsonRpcChannel implements RpcChannel {
   }
 
   get enableBinaryBlocks(): (() => void) | undefined {
-    const { binaryBlocks } = this.#connection;
-    if (!binaryBlocks) return undefined;
-    return () => {
-      binaryBlocks.enable();
-      this.#blocks = binaryBlocks;
-    };
+    return binaryBlocksEnabler(this.#connection, (blocks) => {
+      this.#blocks = blocks;
+    });
   }
 
   initialized(): void {

@@ -16,7 +16,7 @@ import path from "node:path";
 import { hasErrorCode } from "../../base/error-code.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import { OutputDirectory } from "../../files/output-directory.ts";
-import { ERROR_CLASSES } from "../../protocol/console-job-schemas.ts";
+import { ERROR_CLASSES } from "../../protocol/console/console-job-schemas.ts";
 import {
   boolean,
   enumOf,

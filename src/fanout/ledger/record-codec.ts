@@ -2,7 +2,7 @@ import { addUsage, type BatchedTokens, NO_USAGE, type TokenUsage } from "../../a
 import { parseLosslessJson } from "../../base/lossless-json.ts";
 import { omitUndefined } from "../../base/omit-undefined.ts";
 import { isObject } from "../../base/type-guards.ts";
-import { ERROR_CLASSES, JOB_STATUSES } from "../../protocol/console-job-schemas.ts";
+import { ERROR_CLASSES, JOB_STATUSES } from "../../protocol/console/console-job-schemas.ts";
 import type { UsageTotals } from "../cost/job-budget.ts";
 import {
   type AttemptOutcome,

@@ -1,7 +1,7 @@
 import path from "node:path";
 import { systemClock } from "../../async/clock.ts";
 import { errorMessage } from "../../base/error-message.ts";
-import { JOB_STATUSES } from "../../protocol/console-job-schemas.ts";
+import { JOB_STATUSES } from "../../protocol/console/console-job-schemas.ts";
 import type { BatchGroupLimits } from "../batch/batch-run.ts";
 import type { BudgetLimits, SharedBudget } from "../cost/job-budget.ts";
 import { PACKAGE_PRICES, type PriceTable } from "../cost/price-table.ts";

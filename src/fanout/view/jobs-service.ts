@@ -14,7 +14,7 @@ import type {
   RowListing,
   RowPageResult,
   RowsQuery,
-} from "../../protocol/console-job-schemas.ts";
+} from "../../protocol/console/console-job-schemas.ts";
 import { costInUsd, type Price, type PriceTable } from "../cost/price-table.ts";
 import { hasEnded, type ItemRecord, type JobCounts, type JobRecord, type TranscriptEntry } from "../job.ts";
 import type { JobLedger, JobStore } from "../ledger/job-ledger.ts";

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { isObject } from "../../base/type-guards.ts";
-import type { JobDetails } from "../../protocol/console-job-schemas.ts";
+import type { JobDetails } from "../../protocol/console/console-job-schemas.ts";
 import { RATE_STATUS_FILE, type RateStatus } from "../output/rate-status-file.ts";
 
 /** A running job writes the file every second. An older file is left over from a killed run. */

@@ -1,5 +1,5 @@
 import { type Clock, systemClock, type Timer } from "../../async/clock.ts";
-import type { SignedInDevice } from "../../protocol/console-device-schemas.ts";
+import type { SignedInDevice } from "../../protocol/console/console-device-schemas.ts";
 import { AccessList } from "../auth/access-list.ts";
 import type { Authenticator } from "../auth/authenticator.ts";
 import type { Principal } from "../auth/principal.ts";

@@ -8,7 +8,7 @@ import {
   resultsFormat,
   retryRequest,
   rowStatus,
-} from "../../protocol/console-job-schemas.ts";
+} from "../../protocol/console/console-job-schemas.ts";
 import type { Schema } from "../../protocol/schema.ts";
 import { isServerUser, type Principal } from "../auth/principal.ts";
 import type { ApiResponse } from "./sign-in-http-api.ts";

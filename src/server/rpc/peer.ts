@@ -1,5 +1,5 @@
 import type { BinaryBlocks, Connection, DirectInput } from "../../connection/connection.ts";
-import { BULK_QUEUE_LIMIT_BYTES, HIGH_WATER_MARK_BYTES } from "../../connection/connection.ts";
+import { BULK_QUEUE_LIMIT_BYTES, binaryBlocksEnabler, HIGH_WATER_MARK_BYTES } from "../../connection/connection.ts";
 import {
   CHUNK_TAIL,
   encodeNotification,
@@ -131,12 +131,9 @@ export class ConnectionPeer implements Peer {
   }
 
   get enableBinaryBlocks(): (() => void) | undefined {
-    const { binaryBlocks } = this.#connection;
-    if (!binaryBlocks) return undefined;
-    return () => {
-      binaryBlocks.enable();
-      this.#blocks = binaryBlocks;
-    };
+    return binaryBlocksEnabler(this.#connection, (blocks) => {
+      this.#blocks = blocks;
+    });
   }
 
   /** Sends a response with a file block. The caller may free `bytes` afterwards. */

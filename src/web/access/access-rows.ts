@@ -1,5 +1,5 @@
 import type { ExecServerClient } from "../../client/browser.ts";
-import type { SignedInDevice } from "../../protocol/console-device-schemas.ts";
+import type { SignedInDevice } from "../../protocol/console/console-device-schemas.ts";
 import { deviceName } from "../devices/device-name.ts";
 
 /** A connection, console session or share link. */

@@ -1,4 +1,4 @@
-import type { JobListing, RowListing } from "../../protocol/console-job-schemas.ts";
+import type { JobListing, RowListing } from "../../protocol/console/console-job-schemas.ts";
 import type { BadgeText, BadgeTone } from "./state-badge.ts";
 
 const JOB_TONES: Readonly<Record<JobListing["status"], BadgeTone>> = {

@@ -1,4 +1,4 @@
-import { deviceList, type SignedInDevice } from "../../protocol/console-device-schemas.ts";
+import { deviceList, type SignedInDevice } from "../../protocol/console/console-device-schemas.ts";
 
 /** The principal of the signed-in user. */
 export interface Identity {

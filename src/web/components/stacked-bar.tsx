@@ -1,4 +1,4 @@
-import type { JobListing } from "../../protocol/console-job-schemas.ts";
+import type { JobListing } from "../../protocol/console/console-job-schemas.ts";
 import { formatCount } from "../app/format.ts";
 
 const PARTS = ["completed", "failed", "running"] as const;

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { userMessage } from "../../base/error-message.ts";
-import type { SignedInDevice } from "../../protocol/console-device-schemas.ts";
+import type { SignedInDevice } from "../../protocol/console/console-device-schemas.ts";
 import { formatAge } from "../app/format.ts";
 import { listDevices, signOut, signOutDevice, signOutEverywhere } from "../app/sign-in.ts";
 import { usePageTitle } from "../app/use-page-title.ts";

@@ -1,7 +1,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { userMessage } from "../../base/error-message.ts";
 import type { ExecServerClient } from "../../client/browser.ts";
-import type { JobDetails, ResultsFormat } from "../../protocol/console-job-schemas.ts";
+import type { JobDetails, ResultsFormat } from "../../protocol/console/console-job-schemas.ts";
 import { formatAge, formatCompact, formatCount, formatRate, formatUsd } from "../app/format.ts";
 import { describeJob, FAILURE_NAMES } from "../app/job-state.ts";
 import { toHref } from "../app/route.ts";

@@ -13,7 +13,7 @@ import {
   retryResult,
   rowDetails,
   rowPage,
-} from "../../protocol/console-job-schemas.ts";
+} from "../../protocol/console/console-job-schemas.ts";
 import type { Schema } from "../../protocol/schema.ts";
 import { fetchSignedIn } from "../app/sign-in.ts";
 

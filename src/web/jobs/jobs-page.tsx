@@ -1,4 +1,4 @@
-import type { JobList, JobListing } from "../../protocol/console-job-schemas.ts";
+import type { JobList, JobListing } from "../../protocol/console/console-job-schemas.ts";
 import { followRow } from "../app/follow-row.ts";
 import { formatAge, formatCount, formatRate, formatUsd } from "../app/format.ts";
 import { describeJob } from "../app/job-state.ts";

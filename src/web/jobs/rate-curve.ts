@@ -1,4 +1,4 @@
-import type { JobDetails } from "../../protocol/console-job-schemas.ts";
+import type { JobDetails } from "../../protocol/console/console-job-schemas.ts";
 import type { ChartPoint } from "../components/chart-point.ts";
 
 /** Finished rows per span of a job. */

@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { userMessage } from "../../base/error-message.ts";
 import type { ExecServerClient } from "../../client/browser.ts";
-import type { JobListing } from "../../protocol/console-job-schemas.ts";
+import type { JobListing } from "../../protocol/console/console-job-schemas.ts";
 import { formatCount, formatUsd } from "../app/format.ts";
 import { toHref } from "../app/route.ts";
 import { ConfirmDialog } from "../components/confirm-dialog.tsx";

@@ -2,7 +2,7 @@ import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import type { ExecServerClient } from "../../client/browser.ts";
 import type { ProcessListing } from "../../exec/exec-process.ts";
-import type { JobListing, RowDetails } from "../../protocol/console-job-schemas.ts";
+import type { JobListing, RowDetails } from "../../protocol/console/console-job-schemas.ts";
 import { formatCommand, formatCount, formatDuration, formatUsd } from "../app/format.ts";
 import { describeRow, FAILURE_NAMES } from "../app/job-state.ts";
 import { toHref } from "../app/route.ts";

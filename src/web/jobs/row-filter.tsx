@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { RowListing, RowsQuery } from "../../protocol/console-job-schemas.ts";
+import type { RowListing, RowsQuery } from "../../protocol/console/console-job-schemas.ts";
 import { FAILURE_NAMES } from "../app/job-state.ts";
 
 /** Debounce time of the filter input. */

@@ -1,4 +1,4 @@
-import type { RowListing } from "../../protocol/console-job-schemas.ts";
+import type { RowListing } from "../../protocol/console/console-job-schemas.ts";
 import { followRow } from "../app/follow-row.ts";
 import { formatCount, formatDuration, formatUsd } from "../app/format.ts";
 import { describeRow } from "../app/job-state.ts";

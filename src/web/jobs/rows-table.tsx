@@ -1,6 +1,6 @@
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { userMessage } from "../../base/error-message.ts";
-import type { RowListing } from "../../protocol/console-job-schemas.ts";
+import type { RowListing } from "../../protocol/console/console-job-schemas.ts";
 import { formatCount } from "../app/format.ts";
 import { useMedia } from "../app/use-media.ts";
 import { usePolling } from "../app/use-polling.ts";

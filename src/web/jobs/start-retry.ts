@@ -1,6 +1,6 @@
 import type { ExecServerClient } from "../../client/browser.ts";
 import type { EnvPolicy } from "../../exec/exec-process.ts";
-import type { RetryResult } from "../../protocol/console-job-schemas.ts";
+import type { RetryResult } from "../../protocol/console/console-job-schemas.ts";
 import { startInTerminal } from "../processes/start-in-terminal.ts";
 
 /** The whole environment of the server: a run needs the API key of the model. */

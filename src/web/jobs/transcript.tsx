@@ -1,4 +1,4 @@
-import type { RowDetails } from "../../protocol/console-job-schemas.ts";
+import type { RowDetails } from "../../protocol/console/console-job-schemas.ts";
 
 type Entry = RowDetails["attempts"][number]["transcript"][number];
 

@@ -11,7 +11,7 @@ import {
   retryResult,
   rowDetails,
   rowPage,
-} from "../../../src/protocol/console-job-schemas.ts";
+} from "../../../src/protocol/console/console-job-schemas.ts";
 import type { Schema } from "../../../src/protocol/schema.ts";
 import { report, says } from "../../support/models/mock-responses.ts";
 import { until } from "../../support/system/until.ts";

@@ -8,7 +8,7 @@ import { PACKAGE_PRICES } from "../../../src/fanout/cost/price-table.ts";
 import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
 import { JobsQueryService } from "../../../src/fanout/view/jobs-service.ts";
 import { createLocalHost } from "../../../src/host/local-host.ts";
-import { jobList, resultsPart, rowDetails, rowPage } from "../../../src/protocol/console-job-schemas.ts";
+import { jobList, resultsPart, rowDetails, rowPage } from "../../../src/protocol/console/console-job-schemas.ts";
 import { AuditLog } from "../../../src/server/audit/audit-log.ts";
 import { parseAuthFlags } from "../../../src/server/auth/auth-config.ts";
 import type { WebSocketAuth } from "../../../src/server/auth/websocket-auth.ts";

@@ -21,7 +21,7 @@ import { compileTask } from "../../../fanout/row/compiled-task.ts";
 import { coordinateJob } from "../../../fanout/run/coordinator.ts";
 import { readItemDetails } from "../../../fanout/view/item-details.ts";
 import { OutputFile } from "../../../files/output-file.ts";
-import { ERROR_CLASSES } from "../../../protocol/console-job-schemas.ts";
+import { ERROR_CLASSES } from "../../../protocol/console/console-job-schemas.ts";
 import { type Command, defineCommand, type PartialValues, printHelp, UsageError } from "../../command.ts";
 import {
   checkBatch,

@@ -1,4 +1,4 @@
-import { ERROR_CLASSES } from "../../../protocol/console-job-schemas.ts";
+import { ERROR_CLASSES } from "../../../protocol/console/console-job-schemas.ts";
 import type { HelpPage, HelpRow } from "../../help/help-page.ts";
 import {
   CONNECT_NOTE,

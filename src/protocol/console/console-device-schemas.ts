@@ -1,4 +1,4 @@
-import { array, boolean, type Infer, object, string, u64 } from "./schema.ts";
+import { array, boolean, type Infer, object, string, u64 } from "../schema.ts";
 
 /** Schemas of the console's list of signed-in devices. */
 

@@ -1,4 +1,4 @@
-import { array, boolean, enumOf, f64, type Infer, map, nullable, object, optional, string, u64 } from "./schema.ts";
+import { array, boolean, enumOf, f64, type Infer, map, nullable, object, optional, string, u64 } from "../schema.ts";
 
 /** Schemas of the console's HTTP API for fan-out jobs. */
 
