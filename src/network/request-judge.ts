@@ -77,11 +77,15 @@ export class RequestJudge {
     const host = canonicalHost(request.host);
     if (host === null) return this.#block(request, "not_allowed");
     const canonical = { ...request, host };
-    const { ports } = config.proxy;
+    const { ports, methods } = config.proxy;
     const rule = this.#hosts.check(host);
     if (rule === "denied" || rule === "not_allowed_local") return this.#block(canonical, rule);
     if (ports !== undefined && !ports.includes(request.port))
       return this.#block(canonical, "port_not_allowed", { scope: "non_domain" });
+    if (methods !== undefined && request.protocol !== "http")
+      return this.#block(canonical, "tunnel_not_allowed", { scope: "non_domain" });
+    if (methods !== undefined && !methods.includes(request.method ?? ""))
+      return this.#block(canonical, "method_not_listed", { scope: "non_domain" });
     if (rule === "ask") {
       if (config.policyDecisionTimeoutMs === undefined) return this.#block(canonical, "not_allowed");
       const answer = await this.#ask(canonical, config.policyDecisionTimeoutMs, signal);

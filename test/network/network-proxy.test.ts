@@ -562,6 +562,17 @@ describe("destinations", () => {
     assert.match(await exchange(proxy.http, `CONNECT good.test:${echoPort} HTTP/1.1\r\n\r\nx`, "close"), /200 OK.*x$/s);
   });
 
+  test("blocks methods outside of `methods`, and tunnels, whose methods it cannot see", async () => {
+    await using proxy = await startProxy({ ...allowGood, methods: ["GET"] });
+    const url = `http://good.test:${webPort}/`;
+    assert.match(await exchange(proxy.http, get(url)), /hello/);
+    const post = get(url).replace(/^GET/, "POST");
+    assert.match(await exchange(proxy.http, post), /"reason":"method_not_listed"/);
+    const connect = `CONNECT good.test:${webPort} HTTP/1.1\r\n\r\n${get("/")}`;
+    assert.match(await exchange(proxy.http, connect), /^HTTP\/1\.1 403 /);
+    assert.equal((await exchange(proxy.socks, socksConnect("good.test", webPort))).charCodeAt(3), 2);
+  });
+
   test("resets connections from outside of the process tree", async () => {
     await using proxy = await startProxy(allowGood, { isMember: async () => false });
     assert.equal(await exchange(proxy.http, get("http://good.test/")), "<ECONNRESET>");

@@ -23,7 +23,7 @@ export const NETWORK_OPTIONS = {
 export const NETWORK_ROWS: readonly HelpRow[] = [
   [
     "--network POLICY",
-    "on, off, allow:DOMAIN,..., deny:DOMAIN,..., ask:DOMAIN,..., ask or ports:PORT,...; requires --sandbox; repeatable (default: off)",
+    "on, off, allow:DOMAIN,..., deny:DOMAIN,..., ask:DOMAIN,..., ask, ports:PORT,... or methods:METHOD,...; requires --sandbox; repeatable (default: off)",
   ],
   [
     "--credential DEFINITION",

@@ -50,6 +50,8 @@ export const networkPolicy = object("RemoteNetworkProxyConfig", {
   credentialProviders: nullish(unknown),
   /** Destination ports that the process may use. Absent: all. An addition of procwire. */
   ports: nullish(array(u16)),
+  /** Methods of plain HTTP requests; the proxy then denies tunnels. Absent: all. An addition of procwire. */
+  methods: nullish(array(string)),
 });
 /** Network policy of one process. */
 export interface NetworkPolicy extends Infer<typeof networkPolicy> {}

@@ -24,15 +24,15 @@ export function toNetworkProxy(network: ManagedNetwork): NetworkProxyConfig {
     ]),
     reviewDomains: reviewed.length > 0 ? [...new Set(reviewed)] : undefined,
     allowLocalBinding: false,
-    ports: commonPorts(network),
+    ports: common(layers.map(({ ports }) => ports)),
+    methods: common(layers.map(({ methods }) => methods)),
   };
   // Without a question, the proxy denies a miss itself.
   return { proxy, policyDecisionTimeoutMs: asks ? NETWORK_ANSWER_TIMEOUT_MS : undefined };
 }
 
-/** Returns the ports of all layers, or undefined if no layer limits them. An empty list allows no port. */
-function commonPorts({ layers }: ManagedNetwork): number[] | undefined {
-  const lists = layers.flatMap(({ ports }) => (ports ? [ports] : []));
-  const [first, ...rest] = lists;
-  return first && [...new Set(first)].filter((port) => rest.every((ports) => ports.includes(port)));
+/** Returns the entries of all lists, or undefined if there is no list. An empty result allows nothing. */
+function common<T>(given: readonly (readonly T[] | null | undefined)[]): T[] | undefined {
+  const [first, ...rest] = given.flatMap((list) => (list ? [list] : []));
+  return first && [...new Set(first)].filter((entry) => rest.every((list) => list.includes(entry)));
 }

@@ -14,6 +14,8 @@ export interface NetworkRules {
   deny: readonly string[];
   /** Destination ports; null: all. Other ports are denied without a question. */
   ports: readonly number[] | null;
+  /** Methods of plain HTTP requests; absent: all. The proxy cannot see the methods in a tunnel, so it denies tunnels. */
+  methods?: readonly string[] | undefined;
 }
 
 /**
@@ -35,7 +37,7 @@ export type NetworkWords = { type: "off" } | { type: "on" } | { type: "rules"; r
 /** Rules whose absent fields have their default. */
 type GivenRules = { readonly [K in keyof NetworkRules]?: NetworkRules[K] | undefined };
 
-const WORDS = "on, off, ask, allow:DOMAIN,..., deny:DOMAIN,..., ask:DOMAIN,... or ports:PORT,...";
+const WORDS = "on, off, ask, allow:DOMAIN,..., deny:DOMAIN,..., ask:DOMAIN,..., ports:PORT,... or methods:METHOD,...";
 
 /**
  * Parses the words of a network policy, as in `--network`. Returns null if there are none. `field` names the option in
@@ -66,6 +68,8 @@ function parseWord(word: string, field: string): GivenRules {
       return {
         ports: items.map((item) => parsePort(/^\d+$/.test(item) ? Number(item) : item, `${field} \`${word}\``)),
       };
+    case "methods":
+      return { methods: items.map((item) => parseMethod(item, `${field} \`${word}\``)) };
     default:
       throw new Error(`${field} \`${word}\` is unknown; give ${WORDS}`);
   }
@@ -80,11 +84,13 @@ function mergeGiven(a: GivenRules, b: GivenRules): GivenRules {
     ask: union(a.ask, b.ask),
     deny: union(a.deny, b.deny),
     ports: a.ports && b.ports ? union(a.ports, b.ports) : (b.ports ?? a.ports),
+    methods: a.methods && b.methods ? union(a.methods, b.methods) : (b.methods ?? a.methods),
   };
 }
 
-function completeRules({ fallback = "deny", allow = [], ask = [], deny = [], ports = null }: GivenRules): NetworkRules {
-  return { fallback, allow, ask, deny, ports };
+function completeRules(given: GivenRules): NetworkRules {
+  const { fallback = "deny", allow = [], ask = [], deny = [], ports = null, methods } = given;
+  return { fallback, allow, ask, deny, ports, ...(methods && { methods }) };
 }
 
 /** Parses the section `[network]` of a rules file. */
@@ -93,11 +99,7 @@ export function parseNetworkSection(section: unknown): NetworkRules {
   const { default: fallback = "deny", allow = [], ask = [], deny = [], ports, methods, ...unknown } = section;
   const [unknownKey] = Object.keys(unknown);
   if (unknownKey !== undefined)
-    throw new Error(`[network]: unknown key \`${unknownKey}\`; expected default, allow, ask, deny or ports`);
-  if (methods !== undefined)
-    throw new Error(
-      "[network]: `methods` is not supported, because the proxy sees no method inside a tunnel; limit hosts and ports",
-    );
+    throw new Error(`[network]: unknown key \`${unknownKey}\`; expected default, allow, ask, deny, ports or methods`);
   if (fallback !== "allow" && fallback !== "ask" && fallback !== "deny")
     throw new Error(`[network]: \`default\` is ${JSON.stringify(fallback)}; expected "deny", "ask" or "allow"`);
   return {
@@ -106,6 +108,7 @@ export function parseNetworkSection(section: unknown): NetworkRules {
     ask: parseList(ask, "ask"),
     deny: parseList(deny, "deny"),
     ports: ports === undefined ? null : parsePorts(ports),
+    ...(methods !== undefined && { methods: parseMethods(methods) }),
   };
 }
 
@@ -140,9 +143,22 @@ function parsePort(value: unknown, location: string): number {
   throw new Error(`${location}: \`${String(value)}\` is not a port; give a number from 1 to 65535`);
 }
 
+function parseMethods(value: unknown): string[] {
+  if (!Array.isArray(value) || value.length === 0)
+    throw new Error('[network]: `methods` must be a list of HTTP methods such as ["GET", "HEAD"]');
+  return value.map((method) => parseMethod(method, "[network]: `methods`"));
+}
+
+function parseMethod(value: unknown, location: string): string {
+  if (value === "CONNECT")
+    throw new Error(`${location}: \`CONNECT\` opens a tunnel, whose methods the proxy cannot see; remove \`methods\``);
+  if (typeof value === "string" && /^[A-Z]+$/.test(value)) return value;
+  throw new Error(`${location}: \`${String(value)}\` is not an HTTP method; give a name such as GET`);
+}
+
 /**
- * Merges the words of a user with the section of the user's rules file. Lists add up; words replace the section's default
- * and ports. Returns `off` if neither is given.
+ * Merges the words of a user with the section of the user's rules file. Lists add up; words replace the section's
+ * default, ports and methods. Returns `off` if neither is given.
  */
 export function resolveNetworkChoice(
   words: NetworkWords | null,
@@ -153,8 +169,8 @@ export function resolveNetworkChoice(
     throw new Error(`${field} \`on\` conflicts with [network] of the rules file; remove one of them`);
   if (words && words.type !== "rules") return words;
   if (!words && !section) return { type: "off" };
-  const { ports = section?.ports ?? null, ...given } = words?.rules ?? {};
-  const rules = completeRules({ ...mergeGiven(section ?? {}, given), ports });
+  const { ports = section?.ports ?? null, methods = section?.methods, ...given } = words?.rules ?? {};
+  const rules = completeRules({ ...mergeGiven(section ?? {}, given), ports, methods });
   if (!section && rules.fallback === "deny" && rules.allow.length === 0 && rules.ask.length === 0)
     throw new Error(`${field} allows no host; add allow:DOMAIN, allow:* or ask, or give \`off\``);
   return { type: "managed", layers: [rules] };
@@ -165,7 +181,7 @@ export function narrowNetwork(base: NetworkChoice, words: NetworkWords | null): 
   if (!words || words.type === "on" || base.type === "off") return base;
   if (words.type === "off") return words;
   const layer = completeRules(words.rules);
-  // Words that only deny, or only limit ports, leave all other hosts to the base.
+  // Words that only deny, or only limit ports or methods, leave all other hosts to the base.
   const listsHosts = layer.allow.length > 0 || layer.ask.length > 0 || words.rules.fallback !== undefined;
   const narrower = listsHosts ? layer : { ...layer, fallback: "allow" as const };
   return base.type === "on" ? { type: "managed", layers: [narrower] } : { ...base, layers: [...base.layers, narrower] };

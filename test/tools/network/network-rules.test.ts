@@ -95,6 +95,16 @@ describe("network rules", () => {
     assert.deepEqual(resolve([], {}), { type: "managed", layers: [NO_HOSTS] });
   });
 
+  test("limit the methods; words replace those of the section, and a narrower policy keeps common ones", () => {
+    const section = { allow: ["a.test"], methods: ["GET", "HEAD"] };
+    const methodsOf = (choice: NetworkChoice) =>
+      choice.type === "managed" ? toNetworkProxy(choice).proxy.methods : choice.type;
+    assert.deepEqual(methodsOf(resolve([], section)), ["GET", "HEAD"]);
+    assert.deepEqual(methodsOf(resolve(["methods:POST"], section)), ["POST"]);
+    assert.deepEqual(methodsOf(narrow(resolve([], section), "methods:HEAD,PUT")), ["HEAD"]);
+    assert.equal(methodsOf(resolve(["allow:a.test"])), undefined);
+  });
+
   test("reject invalid words with option, value and remedy", () => {
     const cases: [string[], RegExp][] = [
       [["on", "allow:a.test"], /^--network `on` conflicts with `allow:a\.test`; give one of them$/],
@@ -109,6 +119,7 @@ describe("network rules", () => {
       [["ask:*"], /`\*` cannot be in the ask list; use the word `ask`, or `default = "ask"`$/],
       [["ports:0"], /`0` is not a port; give a number from 1 to 65535$/],
       [["ports:https"], /`https` is not a port/],
+      [["methods:"], /`` is not an HTTP method/],
       [["deny:a.test"], /^--network allows no host; add allow:DOMAIN, allow:\* or ask, or give `off`$/],
     ];
     for (const [words, message] of cases) assert.throws(() => resolve(words), { message }, words.join(" "));
@@ -120,15 +131,14 @@ describe("network rules", () => {
     const cases: [unknown, RegExp][] = [
       [[], /^`network` must be a table: \[network\]$/],
       [{ default: "refuse" }, /^\[network\]: `default` is "refuse"; expected "deny", "ask" or "allow"$/],
-      [{ alow: [] }, /^\[network\]: unknown key `alow`; expected default, allow, ask, deny or ports$/],
+      [{ alow: [] }, /^\[network\]: unknown key `alow`; expected default, allow, ask, deny, ports or methods$/],
       [{ allow: "a.test" }, /^\[network\]: `allow` must be a list of domains/],
       [{ deny: ["*"] }, /^\[network\]: `deny`: `\*` cannot be in the deny list/],
       [{ ports: [] }, /^\[network\]: `ports` must be a list of port numbers/],
       [{ ports: [70000] }, /^\[network\]: `ports`: `70000` is not a port/],
-      [
-        { methods: ["GET"] },
-        /^\[network\]: `methods` is not supported, because the proxy sees no method inside a tunnel/,
-      ],
+      [{ methods: [] }, /^\[network\]: `methods` must be a list of HTTP methods such as/],
+      [{ methods: ["get"] }, /^\[network\]: `methods`: `get` is not an HTTP method; give a name such as GET$/],
+      [{ methods: ["CONNECT"] }, /^\[network\]: `methods`: `CONNECT` opens a tunnel/],
     ];
     for (const [section, message] of cases) assert.throws(() => parseNetworkSection(section), { message });
   });
