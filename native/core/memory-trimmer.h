@@ -28,6 +28,7 @@ class MemoryTrimmer {
   void*& timer() { return timer_; }
 
  private:
+  void startTimer(uint64_t ms);
   void onTimer();
   void trim();
 
@@ -37,6 +38,7 @@ class MemoryTrimmer {
   int64_t lastActivityNs_ = 0;
   size_t next_ = 0;  // index of the next idle step
   bool timerRunning_ = false;
+  bool hasStarted_ = false;  // the start of the server is over
 };
 
 }  // namespace procwire

@@ -26,6 +26,15 @@ async function connectPlain(url: string) {
 }
 
 describe("the memory of a server", { skip: NO_ADDON }, () => {
+  test("falls after the start, because the server unmaps the pages that only the start needed", async () => {
+    await using server = await serve();
+    const pid = server.serverPid();
+    const before = residentBytes(pid);
+    await until("the server to unmap pages of its program file", () => residentBytes(pid) < before - 5 * MIB);
+    await using client = await server.connect();
+    await client.handshake();
+  });
+
   test("stays near its retention during much output, because sent output is freed at once", async () => {
     await using server = await serve();
     const pid = server.serverPid();
