@@ -189,7 +189,7 @@ void Loop::onReady() {
     freeRemoved();
     const int64_t now = nowNs();
     if (hasReply) exchange_.onReply(now);
-    const bool awaitsInput = !closing_ && exchange_.awaitsInput(now, hasReply, bulk_.isActive(now));
+    const bool awaitsInput = !closing_ && exchange_.awaitsInput(now, hasReply, bulkActivity(now));
     if (!awaitsInput || bulk_.isDue(now)) pollBulk();
     if (!awaitsInput) return;
     count = pollNextInput();
@@ -200,15 +200,14 @@ void Loop::onReady() {
 // Spins for the next input and serves due bulk streams meanwhile. Stops when libuv has events to handle.
 int Loop::pollNextInput() {
   int count = 0;
-  const bool found =
-      spinUntil(exchange_.lastReplyNs() + (bulk_.isActive(nowNs()) ? kNextInputInBulkNs : kNextInputNs), [&] {
-        count = pollReady();
-        if (count > 0) return true;
-        if (bulk_.isDue(nowNs())) pollBulk();
-        if (timerRunning_ && nowNs() >= timerDueNs_) return true;
-        struct pollfd libuv = {libuvFd_, POLLIN, 0};
-        return poll(&libuv, 1, 0) != 0;
-      });
+  const bool found = spinUntil(exchange_.awaitsInputUntil(bulkActivity(nowNs())), [&] {
+    count = pollReady();
+    if (count > 0) return true;
+    if (bulk_.isDue(nowNs())) pollBulk();
+    if (timerRunning_ && nowNs() >= timerDueNs_) return true;
+    struct pollfd libuv = {libuvFd_, POLLIN, 0};
+    return poll(&libuv, 1, 0) != 0;
+  });
   if (!found) exchange_.end();
   return count;
 }
@@ -240,10 +239,17 @@ void Loop::pollBulk() {
   if (epoll_wait(bulkEpoll_.get(), &event, 1, 0) != 1) return;
   bulk_.begin(nowNs());
   serve(*static_cast<Watch*>(event.data.ptr), event.events);
+  if (!unflushed_.empty())
+    isBulkOnExchangeConnection_ = unflushed_.size() == 1 && unflushed_.front() == exchangeConnection_;
   flushAll();
   freeRemoved();
   bulk_.end(nowNs());
   trimmer_.noteActivity();
+}
+
+BulkActivity Loop::bulkActivity(int64_t now) const {
+  if (!bulk_.isActive(now)) return BulkActivity::none;
+  return isBulkOnExchangeConnection_ ? BulkActivity::sameConnection : BulkActivity::otherConnection;
 }
 
 // Skips descriptors that an earlier event of this poll closed or disarmed.

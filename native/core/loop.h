@@ -72,8 +72,12 @@ class Loop {
   void deferSettle(LoopObject* object);
   // Calls `onFlush` at the end of the iteration, so that everything queued in it goes out in one send.
   void scheduleFlush(LoopObject* object);
-  // Expects a reply to the input just written, so that it can be sent together with the queued response.
-  void expectReply(ReplyPredictor* replyPredictor) { expected_ = replyPredictor; }
+  // Expects a reply to the input just written, so that it can be sent together with the response that `connection` has
+  // queued.
+  void expectReply(ReplyPredictor* replyPredictor, const LoopObject* connection) {
+    expected_ = replyPredictor;
+    exchangeConnection_ = connection;
+  }
   // Returns the mailbox through which another thread delivers one result to this loop. Call once per result.
   std::shared_ptr<Mailbox> reserveMail();
 
@@ -111,6 +115,7 @@ class Loop {
   void serve(Watch& watch, uint32_t events);
   int pollNextInput();
   bool waitForReply();
+  BulkActivity bulkActivity(int64_t now) const;
   void flushAll();
   void updateRef();
   void freeRemoved();
@@ -142,6 +147,8 @@ class Loop {
   std::vector<LoopObject*> settling_;
   std::vector<LoopObject*> removed_;
   ReplyPredictor* expected_ = nullptr;
+  const LoopObject* exchangeConnection_ = nullptr;  // only compared
+  bool isBulkOnExchangeConnection_ = false;
   InteractiveExchange exchange_;
   std::vector<Watch*> delayed_;
   std::vector<Watch*> refused_;

@@ -21,12 +21,12 @@ constexpr int64_t kReplyWindowNs = 150 * 1000;
 constexpr int kMaxMissedReplies = 3;
 // How long the loop spins for the next input after a reply.
 constexpr int64_t kNextInputNs = 100 * 1000;
-// Replaces `kReplyWaitNs` while bulk output is active. The processors are busy then, and spinning would delay the
-// process that is to reply.
+// Replaces both waits while bulk output is active. The processors are busy then, and spinning would delay the process
+// that is to reply.
 constexpr int64_t kReplyWaitInBulkNs = 40 * 1000;
-// Replaces `kNextInputNs` while bulk output is active. The client may have to wait for a processor, and the exchange
-// must not lose its share of the loop meanwhile. Bulk output is served during this wait. Decision 50 has the
-// measurements.
+// Replaces `kNextInputNs` while another connection has bulk output. The client may have to wait for a processor, and
+// the exchange must not lose its share of the loop meanwhile. Bulk output is served during this wait. Decision 50 has
+// the measurements.
 constexpr int64_t kNextInputInBulkNs = 1000 * 1000;
 // Maximum time that one exchange may keep the rest of the loop waiting.
 constexpr int64_t kMaxExchangeNs = 4 * 1000 * 1000;
@@ -77,6 +77,10 @@ class ReplyPredictor {
   int missedReplies_ = 0;
 };
 
+// Bulk output during an exchange: none, only on the connection of the exchange, or on another one. A client that reads
+// bulk output and replies on one connection is slow itself, so that waiting for it would only slow its bulk output.
+enum class BulkActivity { none, sameConnection, otherConnection };
+
 // Input, reply and next input in close succession. While an exchange is active, the loop serves it without running
 // libuv in between, unless libuv has events.
 class InteractiveExchange {
@@ -90,15 +94,23 @@ class InteractiveExchange {
   // Called when a reply was sent.
   void onReply(int64_t now) { lastReplyNs_ = now; }
 
-  // Reports whether waiting for the next input is worthwhile, after a poll that sent a reply or not. While bulk output
-  // is active, the wait continues without a reply: the process that is to reply may have to wait for a processor.
-  bool awaitsInput(int64_t now, bool hasReply, bool isBulkActive) {
+  // Reports whether waiting for the next input is worthwhile, after a poll that sent a reply or not. While another
+  // connection has bulk output, the wait continues without a reply: the process that is to reply may have to wait for a
+  // processor.
+  bool awaitsInput(int64_t now, bool hasReply, BulkActivity bulk) {
     if (now - startNs_ > kMaxExchangeNs) return false;
-    if (isBulkActive) isActive_ = now - lastReplyNs_ < kNextInputInBulkNs;
-    return isActive_ && (hasReply || isBulkActive);
+    if (bulk != BulkActivity::otherConnection) return isActive_ && hasReply;
+    isActive_ = now - lastReplyNs_ < kNextInputInBulkNs;
+    return isActive_;
   }
 
-  int64_t lastReplyNs() const { return lastReplyNs_; }
+  // Returns when the wait for the next input ends.
+  int64_t awaitsInputUntil(BulkActivity bulk) const {
+    return lastReplyNs_ + (bulk == BulkActivity::none             ? kNextInputNs
+                           : bulk == BulkActivity::sameConnection ? kReplyWaitInBulkNs
+                                                                  : kNextInputInBulkNs);
+  }
+
   bool isActive() const { return isActive_; }
 
   // Called when no input followed in time.

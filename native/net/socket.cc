@@ -192,7 +192,7 @@ bool Socket::tryDirectWrite(const WriteRequest& request) {
     memcpy(response, part.data(), part.size());
     response += part.size();
   }
-  loop_->expectReply(found->second->replyPredictor());
+  loop_->expectReply(found->second->replyPredictor(), this);
   return true;
 }
 
