@@ -131,7 +131,7 @@ export const CLIENT_GROUPS: Readonly<Record<string, readonly string[]>> = {
   ],
   "Types of transports": [
     ...["Connection", "ConnectionEvent", "WebSocketLike", "BytesDecoder", "InProcessServer", "InProcessClient"],
-    ...["InProcessConnection", "ByteSource", "Clock", "Timer", "earliestEndMs"],
+    ...["InProcessConnection", "ByteSource", "BinaryBlocks", "Clock", "Timer", "earliestEndMs"],
   ],
 };
 

@@ -3,6 +3,7 @@
 export type { Clock, Timer } from "../async/clock.ts";
 export type { WatchReceiver } from "../async/watch.ts";
 export type {
+  BinaryBlocks,
   ByteSource,
   BytesDecoder,
   ChunkedMessage,

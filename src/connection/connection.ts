@@ -51,7 +51,7 @@ export interface DirectInput {
   setPaused(isPaused: boolean): void;
 }
 
-/** File blocks as binary messages instead of base64 (`src/protocol/block-message.ts`). */
+/** File blocks as binary messages instead of base64. `parseBlockMessage` describes their format. */
 export interface BinaryBlocks {
   /** Accepts binary blocks from the peer. Called when both sides agreed on the extension. */
   enable(): void;
