@@ -42,7 +42,7 @@ describe("LocalBackend", { skip: NO_ADDON }, () => {
       [{ argv: ["sh", "a\0b"] }, -32603, "nul byte found in provided data"],
       [{ arg0: "a\0b" }, -32603, "nul byte found in provided data"],
       [{ env: { A: "a\0b" } }, -32603, "data provided contains a nul byte"],
-      [{ cwd: "relative" }, -32602, /neither an absolute path nor a file: URI/],
+      [{ cwd: "relative" }, -32602, "cwd `relative` must be an absolute path or a file: URI"],
       [
         { cwd: "file://elsewhere/x" },
         -32602,

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import type { ExecBackend, StartParams } from "../../../src/exec/exec-process.ts";
@@ -17,11 +16,11 @@ const EXPOSED = { home: true, workdir: true };
 const WORKDIR = { home: false, workdir: true };
 const HOME = { home: true, workdir: false };
 
-/** A scratch directory with a local backend. */
+/** A scratch directory with a local backend. Not below /tmp, where sandboxes of other programs leave a `.git`. */
 async function withDirectory(
   use: (at: (name: string) => string, backend: ExecBackend) => Promise<void>,
 ): Promise<void> {
-  const root = realpathSync(mkdtempSync(join(tmpdir(), "procwire-exposure-")));
+  const root = realpathSync(mkdtempSync("/var/tmp/procwire-exposure-"));
   await using backend = createLocalBackend();
   try {
     await use((name) => {
