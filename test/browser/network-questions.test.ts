@@ -42,7 +42,10 @@ async function startAsking(url: string, script: string, approval: ApprovalPolicy
   const gate = new ApprovalGate(approval);
   const argv = ["/bin/sh", "-c", script];
   const managed = new CommandNetwork({
-    network: { type: "managed", layers: [{ fallback: "ask", allow: [], ask: [], deny: [], ports: null }] },
+    network: {
+      type: "managed",
+      layers: [{ fallback: "ask", allow: [], ask: [], deny: [], ports: null, methods: null }],
+    },
     command: {
       ...{ kind: "command", cmd: script, argv, shell: "system", tty: false, commands: null, workdir: "/" },
       ...{ sandbox: "bubblewrap", sandboxWritable: false },

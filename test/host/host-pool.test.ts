@@ -117,7 +117,7 @@ test("narrows the network of one agent, and rejects network rules that a host ca
   host.sandboxes = ["bubblewrap", "managed-network"];
   const network: NetworkChoice = {
     type: "managed",
-    layers: [{ fallback: "deny", allow: ["**.a.test"], ask: [], deny: [], ports: null }],
+    layers: [{ fallback: "deny", allow: ["**.a.test"], ask: [], deny: [], ports: null, methods: null }],
   };
   await using hostPool = new HostPool({ hosts: [host], sandbox: "read-only", network });
   const starts: StartParams[] = [];

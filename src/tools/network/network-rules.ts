@@ -14,8 +14,8 @@ export interface NetworkRules {
   deny: readonly string[];
   /** Destination ports; null: all. Other ports are denied without a question. */
   ports: readonly number[] | null;
-  /** Methods of plain HTTP requests; absent: all. The proxy cannot see the methods in a tunnel, so it denies tunnels. */
-  methods?: readonly string[] | undefined;
+  /** Methods of plain HTTP requests; null: all. The proxy cannot see the methods in a tunnel, so it denies tunnels. */
+  methods: readonly string[] | null;
 }
 
 /**
@@ -89,8 +89,8 @@ function mergeGiven(a: GivenRules, b: GivenRules): GivenRules {
 }
 
 function completeRules(given: GivenRules): NetworkRules {
-  const { fallback = "deny", allow = [], ask = [], deny = [], ports = null, methods } = given;
-  return { fallback, allow, ask, deny, ports, ...(methods && { methods }) };
+  const { fallback = "deny", allow = [], ask = [], deny = [], ports = null, methods = null } = given;
+  return { fallback, allow, ask, deny, ports, methods };
 }
 
 /** Parses the section `[network]` of a rules file. */
@@ -108,7 +108,7 @@ export function parseNetworkSection(section: unknown): NetworkRules {
     ask: parseList(ask, "ask"),
     deny: parseList(deny, "deny"),
     ports: ports === undefined ? null : parsePorts(ports),
-    ...(methods !== undefined && { methods: parseMethods(methods) }),
+    methods: methods === undefined ? null : parseMethods(methods),
   };
 }
 
@@ -169,7 +169,7 @@ export function resolveNetworkChoice(
     throw new Error(`${field} \`on\` conflicts with [network] of the rules file; remove one of them`);
   if (words && words.type !== "rules") return words;
   if (!words && !section) return { type: "off" };
-  const { ports = section?.ports ?? null, methods = section?.methods, ...given } = words?.rules ?? {};
+  const { ports = section?.ports ?? null, methods = section?.methods ?? null, ...given } = words?.rules ?? {};
   const rules = completeRules({ ...mergeGiven(section ?? {}, given), ports, methods });
   if (!section && rules.fallback === "deny" && rules.allow.length === 0 && rules.ask.length === 0)
     throw new Error(`${field} allows no host; add allow:DOMAIN, allow:* or ask, or give \`off\``);

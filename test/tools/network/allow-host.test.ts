@@ -128,6 +128,7 @@ describe("an always allowed host", () => {
       ask: [],
       deny: [],
       ports: null,
+      methods: null,
     });
   });
 

@@ -20,7 +20,7 @@ const FIELD = "--network";
 const resolve = (words: string[], section: Record<string, unknown> | null = null) =>
   resolveNetworkChoice(parseNetworkWords(words, FIELD), section && parseNetworkSection(section), FIELD);
 const narrow = (base: NetworkChoice, ...words: string[]) => narrowNetwork(base, parseNetworkWords(words, FIELD));
-const NO_HOSTS: NetworkRules = { fallback: "deny", allow: [], ask: [], deny: [], ports: null };
+const NO_HOSTS: NetworkRules = { fallback: "deny", allow: [], ask: [], deny: [], ports: null, methods: null };
 
 const name = fc
   .array(fc.constantFrom("a", "b", "test"), { minLength: 1, maxLength: 3 })
@@ -37,6 +37,7 @@ const rules: fc.Arbitrary<NetworkRules> = fc.record({
   ask: fc.array(pattern, { maxLength: 2 }),
   deny: fc.array(pattern, { maxLength: 2 }),
   ports: fc.option(fc.array(port, { minLength: 1 })),
+  methods: fc.constant(null),
 });
 const managed: fc.Arbitrary<ManagedNetwork> = fc
   .array(rules, { minLength: 1, maxLength: 3 })
@@ -73,6 +74,7 @@ describe("network rules", () => {
             ask: [],
             deny: ["bad.example.org"],
             ports: [443, 80],
+            methods: null,
           },
         ],
       },
@@ -85,11 +87,11 @@ describe("network rules", () => {
     const section = { default: "allow", allow: ["a.test"], deny: ["b.test"], ports: [443] };
     assert.deepEqual(resolve([], section), {
       type: "managed",
-      layers: [{ fallback: "allow", allow: ["a.test"], ask: [], deny: ["b.test"], ports: [443] }],
+      layers: [{ fallback: "allow", allow: ["a.test"], ask: [], deny: ["b.test"], ports: [443], methods: null }],
     });
     assert.deepEqual(resolve(["ask", "allow:c.test", "ports:22"], section), {
       type: "managed",
-      layers: [{ fallback: "ask", allow: ["a.test", "c.test"], ask: [], deny: ["b.test"], ports: [22] }],
+      layers: [{ fallback: "ask", allow: ["a.test", "c.test"], ask: [], deny: ["b.test"], ports: [22], methods: null }],
     });
     assert.deepEqual(resolve(["off"], section), { type: "off" });
     assert.deepEqual(resolve([], {}), { type: "managed", layers: [NO_HOSTS] });
@@ -146,7 +148,9 @@ describe("network rules", () => {
   test("decide with the strictest list", () => {
     const network: ManagedNetwork = {
       type: "managed",
-      layers: [{ fallback: "ask", allow: ["**.a.test"], ask: ["b.a.test"], deny: ["c.a.test"], ports: [443] }],
+      layers: [
+        { fallback: "ask", allow: ["**.a.test"], ask: ["b.a.test"], deny: ["c.a.test"], ports: [443], methods: null },
+      ],
     };
     const decide = (host: string, port = 443) => decideHost(network, host, port);
     assert.equal(decide("a.test"), "allow");
