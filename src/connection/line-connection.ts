@@ -1,14 +1,8 @@
 import type { Readable, Writable } from "node:stream";
 import { type ByteCodec, base64Length, nodeByteCodec } from "./byte-codec.ts";
 import { ChunkedSender } from "./chunked-sender.ts";
-import {
-  type BytesDecoder,
-  type ChunkedMessage,
-  type Connection,
-  type ConnectionEvent,
-  toConnectionEvent,
-  toParsedEvent,
-} from "./connection.ts";
+import type { BytesDecoder, ChunkedMessage, Connection, ConnectionEvent } from "./connection.ts";
+import { toConnectionEvent, toParsedEvent } from "./connection.ts";
 import { FrameOpening } from "./frame-socket.ts";
 import { MessageOrder, PARSED_ASIDE_BYTES } from "./message-order.ts";
 

@@ -3,8 +3,9 @@ import type { ByteCodec } from "./byte-codec.ts";
 import { BULK_QUEUE_LIMIT_BYTES } from "./connection.ts";
 import { frameBufferPool } from "./frame-buffer-pool.ts";
 import type { FrameOpening, FrameSocket, FrameSocketEvents } from "./frame-socket.ts";
+import { FrameWriter } from "./frame-writer.ts";
 import { type Flushable, flushAfterTick } from "./tick-flusher.ts";
-import { type EndpointRole, FrameWriter } from "./websocket-frames.ts";
+import type { EndpointRole } from "./websocket-frames.ts";
 
 /** Maximum total size of one tick's frames that are copied into one buffer. A copy of larger frames does not pay off. */
 const JOIN_BELOW_BYTES = 64 * 1024;
@@ -122,6 +123,10 @@ export class StreamSocket implements FrameSocket, Flushable {
   end(): void {
     this.flush();
     if (!this.#stream.writableEnded) this.#stream.end();
+    // Once everything is sent, a process that has nothing else to do exits without waiting for the peer.
+    this.#stream.once("finish", () => {
+      if ("unref" in this.#stream && typeof this.#stream.unref === "function") this.#stream.unref();
+    });
     // With unread input, the stream would not notice the end.
     this.#stream.resume();
   }

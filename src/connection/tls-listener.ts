@@ -1,12 +1,7 @@
 import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
-import {
-  type AcceptedSocket,
-  LISTEN_BACKLOG,
-  type ListenAddress,
-  type Listener,
-  type PeerCertificate,
-} from "./accepted-socket.ts";
+import type { AcceptedSocket, ListenAddress, Listener, PeerCertificate } from "./accepted-socket.ts";
+import { LISTEN_BACKLOG } from "./accepted-socket.ts";
 import type { ByteCodec } from "./byte-codec.ts";
 import { nodeSocket, whenListening, wrapListener } from "./node-socket-listener.ts";
 

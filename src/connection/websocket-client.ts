@@ -71,15 +71,17 @@ export async function connectWebSocket(options: WebSocketConnectOptions): Promis
   const timeoutMs = options.connectTimeoutMs ?? 10_000;
   const timer = setTimeout(() => stream.destroy(new TimeoutError(`a connection to ${url}`, timeoutMs)), timeoutMs);
   try {
-    // One byte per character: a token may have any bytes.
-    stream.write(request, "latin1");
+    let computedKey: string | undefined;
+    const acceptKey = () => (computedKey ??= websocketAcceptKey(key));
+    // One byte per character: a token may have any bytes. The key is computed while the server handles the request.
+    stream.write(request, "latin1", acceptKey);
     const { status, headers, rest } = await readResponse(stream);
     if (status !== 101) {
       // A page of another web server would fill the terminal.
       const body = /html/i.test(headers.get("content-type") ?? "") ? "" : rest.toString().trim().replace(/\s+/g, " ");
       throw new UpgradeRefusedError(url, status, body.slice(0, MAX_BODY_CHARS));
     }
-    if (headers.get("sec-websocket-accept") !== websocketAcceptKey(key))
+    if (headers.get("sec-websocket-accept") !== acceptKey())
       throw new Error(`websocket upgrade ${url}: the response has a wrong sec-websocket-accept`);
     return new WebSocketConnection(
       new StreamSocket(stream, "client", options.codec ?? nodeByteCodec, { head: rest, maskKey }),

@@ -20,16 +20,11 @@ import {
 } from "./connection.ts";
 import { frameBufferPool } from "./frame-buffer-pool.ts";
 import type { FrameSocket } from "./frame-socket.ts";
+import { FrameWriter } from "./frame-writer.ts";
 import { DEFAULT_MAX_MESSAGE_BYTES } from "./line-connection.ts";
 import { MessageOrder, PARSED_ASIDE_BYTES } from "./message-order.ts";
-import {
-  CloseCode,
-  type EndpointRole,
-  FrameReader,
-  FrameWriter,
-  LARGE_MESSAGE_BYTES,
-  type MessageKind,
-} from "./websocket-frames.ts";
+import type { EndpointRole, MessageKind } from "./websocket-frames.ts";
+import { CloseCode, FrameReader, LARGE_MESSAGE_BYTES } from "./websocket-frames.ts";
 
 /** Interval between pings to a peer. Same value as in Codex. */
 const PING_INTERVAL_MS = 30_000;
@@ -386,19 +381,13 @@ export class WebSocketConnection implements Connection {
   #ping(): void {
     if (this.#isClosed) return;
     if (this.#isStalled()) {
-      this.#closeWith(
-        CloseCode.policy,
-        `a large message stalled for ${PING_INTERVAL_MS} ms`,
-        "the peer stalled within a large message",
-      );
+      const reason = `a large message stalled for ${PING_INTERVAL_MS} ms`;
+      this.#closeWith(CloseCode.policy, reason, "the peer stalled within a large message");
       return;
     }
     if (this.#isNotReading()) {
-      this.#closeWith(
-        CloseCode.policy,
-        `responses were not read for ${PING_INTERVAL_MS} ms`,
-        "the peer does not read its responses",
-      );
+      const reason = `responses were not read for ${PING_INTERVAL_MS} ms`;
+      this.#closeWith(CloseCode.policy, reason, "the peer does not read its responses");
       return;
     }
     this.#sentAtPing = this.#socket.sentBytes;

@@ -10,16 +10,11 @@ import {
 import { type ByteCodec, nodeByteCodec } from "../connection/byte-codec.ts";
 import type { DirectInput } from "../connection/connection.ts";
 import { FrameOpening, type FrameSocket, type FrameSocketEvents } from "../connection/frame-socket.ts";
+import { FrameWriter } from "../connection/frame-writer.ts";
 import type { SocketProvider } from "../connection/socket-provider.ts";
-import { FrameWriter } from "../connection/websocket-frames.ts";
 import type { Message } from "../protocol/envelope.ts";
-import {
-  type NativeAddon,
-  NativeEventError,
-  type NativeSocket,
-  type NativeSocketEvent,
-  type NativeWriteRequest,
-} from "./addon.ts";
+import type { NativeAddon, NativeSocket, NativeSocketEvent, NativeWriteRequest } from "./addon.ts";
+import { NativeEventError } from "./addon.ts";
 
 /** Builds the heads of binary blocks. Frames of a server are not masked, so it needs no codec of the addon. */
 const blockFrames = new FrameWriter("server", nodeByteCodec);

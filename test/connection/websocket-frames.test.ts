@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { nodeByteCodec } from "../../src/connection/byte-codec.ts";
-import { type EndpointRole, FrameReader, FrameWriter } from "../../src/connection/websocket-frames.ts";
+import { FrameWriter } from "../../src/connection/frame-writer.ts";
+import { type EndpointRole, FrameReader } from "../../src/connection/websocket-frames.ts";
 import { cut, rawFrame as frame } from "../support/faults/raw-frames.ts";
 
 const MAX_MESSAGE_BYTES = 1000;

@@ -6,7 +6,7 @@ import fc from "fast-check";
 import type { AcceptedSocket } from "../../src/connection/accepted-socket.ts";
 import { nodeByteCodec } from "../../src/connection/byte-codec.ts";
 import { toConnectionEvent } from "../../src/connection/connection.ts";
-import { FrameWriter } from "../../src/connection/websocket-frames.ts";
+import { FrameWriter } from "../../src/connection/frame-writer.ts";
 import { nativeListener } from "../../src/native/native-sockets.ts";
 import type { Message } from "../../src/protocol/envelope.ts";
 import { routeMessage } from "../../src/server/rpc/route-message.ts";
