@@ -6,6 +6,7 @@ import { toHref } from "../app/route.ts";
 import { listDevices } from "../app/sign-in.ts";
 import { usePageTitle } from "../app/use-page-title.ts";
 import { usePolled } from "../app/use-polling.ts";
+import { Alert } from "../components/alert.tsx";
 import { ConfirmDialog } from "../components/confirm-dialog.tsx";
 import { TableHeader } from "../components/table-header.tsx";
 import { type AccessRow, listAccess } from "./access-rows.ts";
@@ -39,11 +40,7 @@ export function AccessPage({ client }: { client: ExecServerClient }) {
         <h1>Access</h1>
         {rows !== null && <span class="muted">{rows.length} entries</span>}
       </div>
-      {shownProblem !== null && (
-        <p role="alert" class="alert">
-          {shownProblem}
-        </p>
-      )}
+      <Alert message={shownProblem} />
       {rows === null && shownProblem === null && <p class="notice">Loading…</p>}
       {rows !== null && (
         // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable element must be reachable by keyboard

@@ -2,6 +2,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { ExecServerClient } from "../../client/browser.ts";
 import { AccessPage } from "../access/access-page.tsx";
+import { Alert } from "../components/alert.tsx";
 import { Menu } from "../components/menu.tsx";
 import { DevicesPage } from "../devices/devices-page.tsx";
 import { JobPage } from "../jobs/job-page.tsx";
@@ -127,11 +128,7 @@ function SignIn({ problem, onToken }: { problem: string | null; onToken: (token:
           Sign in
         </button>
       </form>
-      {problem !== null && (
-        <p role="alert" class="alert">
-          {problem}
-        </p>
-      )}
+      <Alert message={problem} />
     </main>
   );
 }

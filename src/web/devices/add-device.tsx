@@ -2,6 +2,7 @@ import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { userMessage } from "../../base/error-message.ts";
 import { isLoopbackHost } from "../../forward/forward-rules.ts";
 import { newDeviceLink } from "../app/sign-in.ts";
+import { Alert } from "../components/alert.tsx";
 import { CopyField } from "../components/copy-field.tsx";
 import { QrCode } from "./qr-code.tsx";
 
@@ -25,11 +26,7 @@ export function AddDevice({ onClose }: { onClose: () => void }) {
     <dialog ref={dialog} class="add-device" aria-labelledby={titleId} onClose={onClose}>
       <div class="consequences">
         <h2 id={titleId}>Add a device</h2>
-        {link.type === "refused" && (
-          <p role="alert" class="alert">
-            {link.reason}
-          </p>
-        )}
+        {link.type === "refused" && <Alert message={link.reason} />}
         {link.type === "link" && (
           <>
             <p>

@@ -5,6 +5,7 @@ import { formatAge } from "../app/format.ts";
 import { listDevices, signOut, signOutDevice, signOutEverywhere } from "../app/sign-in.ts";
 import { usePageTitle } from "../app/use-page-title.ts";
 import { usePolled } from "../app/use-polling.ts";
+import { Alert } from "../components/alert.tsx";
 import { ConfirmDialog } from "../components/confirm-dialog.tsx";
 import { AddDevice } from "./add-device.tsx";
 import { deviceName } from "./device-name.ts";
@@ -40,11 +41,7 @@ export function DevicesPage() {
           </button>
         </div>
       </div>
-      {shownProblem !== null && (
-        <p role="alert" class="alert">
-          {shownProblem}
-        </p>
-      )}
+      <Alert message={shownProblem} />
       {devices === null && shownProblem === null && <p class="notice">Loading…</p>}
       {devices !== null && (
         <section class="card" aria-label="Devices">

@@ -8,12 +8,14 @@ import { toHref } from "../app/route.ts";
 import { saveFile } from "../app/save-file.ts";
 import { usePageTitle } from "../app/use-page-title.ts";
 import { usePolled } from "../app/use-polling.ts";
+import { Alert } from "../components/alert.tsx";
 import { Badge } from "../components/badge.tsx";
 import { Breadcrumb } from "../components/breadcrumb.tsx";
 import { ErrorView } from "../components/error-view.tsx";
 import { LineChart } from "../components/line-chart.tsx";
 import { Menu } from "../components/menu.tsx";
 import { StackedBar } from "../components/stacked-bar.tsx";
+import { ColumnTitle } from "../components/table-header.tsx";
 import { downloadResults, showJob } from "./jobs-api.ts";
 import { toRateCurve } from "./rate-curve.ts";
 import { RetryButton, RetryNote, type RetryOutcome } from "./retry-button.tsx";
@@ -66,11 +68,7 @@ export function JobPage({ client, jobId, itemId }: { client: ExecServerClient; j
           )}
         </div>
       </div>
-      {problem !== null && (
-        <p role="alert" class="alert">
-          {problem}
-        </p>
-      )}
+      <Alert message={problem} />
       <output aria-live="polite" class="retry-note">
         {outcome !== null && <RetryNote outcome={outcome} />}
       </output>
@@ -221,18 +219,12 @@ function Failures({
       <table>
         <thead>
           <tr>
-            <th scope="col">Reason</th>
-            <th scope="col" class="number">
-              Rows
-            </th>
-            {hasCost && (
-              <th scope="col" class="number">
-                Cost
-              </th>
-            )}
-            <th scope="col">
+            <ColumnTitle>Reason</ColumnTitle>
+            <ColumnTitle class="number">Rows</ColumnTitle>
+            {hasCost && <ColumnTitle class="number">Cost</ColumnTitle>}
+            <ColumnTitle>
               <span class="hidden">Retry</span>
-            </th>
+            </ColumnTitle>
           </tr>
         </thead>
         <tbody>

@@ -5,8 +5,10 @@ import { describeJob } from "../app/job-state.ts";
 import { toHref } from "../app/route.ts";
 import { usePageTitle } from "../app/use-page-title.ts";
 import { usePolled } from "../app/use-polling.ts";
+import { Alert } from "../components/alert.tsx";
 import { Badge } from "../components/badge.tsx";
 import { StackedBar } from "../components/stacked-bar.tsx";
+import { ColumnTitle } from "../components/table-header.tsx";
 import { listJobs } from "./jobs-api.ts";
 
 const POLL_INTERVAL_MS = 2_000;
@@ -40,9 +42,7 @@ function JobTable({ jobs, unreadable }: JobList) {
   return (
     <>
       {unreadable.map((reason) => (
-        <p key={reason} role="alert" class="alert">
-          {reason}
-        </p>
+        <Alert key={reason} message={reason} />
       ))}
       {jobs.length === 0 ? (
         <p class="card notice">
@@ -54,29 +54,13 @@ function JobTable({ jobs, unreadable }: JobList) {
           <table class="jobs cards">
             <thead>
               <tr>
-                <th scope="col">Instruction</th>
-                <th scope="col" class="column-status">
-                  Status
-                </th>
-                <th scope="col" class="column-progress">
-                  Progress
-                </th>
-                {hasCost && (
-                  <th scope="col" class="number column-cost">
-                    Cost
-                  </th>
-                )}
-                <th scope="col" class="number column-rate">
-                  Rate
-                </th>
-                {hasEta && (
-                  <th scope="col" class="number column-eta">
-                    Time left
-                  </th>
-                )}
-                <th scope="col" class="number column-age">
-                  Age
-                </th>
+                <ColumnTitle>Instruction</ColumnTitle>
+                <ColumnTitle class="column-status">Status</ColumnTitle>
+                <ColumnTitle class="column-progress">Progress</ColumnTitle>
+                {hasCost && <ColumnTitle class="number column-cost">Cost</ColumnTitle>}
+                <ColumnTitle class="number column-rate">Rate</ColumnTitle>
+                {hasEta && <ColumnTitle class="number column-eta">Time left</ColumnTitle>}
+                <ColumnTitle class="number column-age">Age</ColumnTitle>
               </tr>
             </thead>
             <tbody>

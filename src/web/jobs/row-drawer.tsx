@@ -8,6 +8,7 @@ import { describeRow, FAILURE_NAMES } from "../app/job-state.ts";
 import { toHref } from "../app/route.ts";
 import { describeProcess } from "../app/state-badge.ts";
 import { usePolled } from "../app/use-polling.ts";
+import { Alert } from "../components/alert.tsx";
 import { Badge } from "../components/badge.tsx";
 import { Drawer } from "../components/drawer.tsx";
 import { showRow } from "./jobs-api.ts";
@@ -72,11 +73,7 @@ export function RowDrawer({
           <RetryNote outcome={outcome} />
         </p>
       )}
-      {problem !== null && (
-        <p role="alert" class="alert">
-          {problem}
-        </p>
-      )}
+      <Alert message={problem} />
       {value === null ? problem === null && <p class="notice">Loading…</p> : <Content {...value} />}
     </Drawer>
   );

@@ -4,6 +4,7 @@ import { formatCount, formatDuration, formatUsd } from "../app/format.ts";
 import { describeRow } from "../app/job-state.ts";
 import { toHref } from "../app/route.ts";
 import { Badge } from "../components/badge.tsx";
+import { ColumnTitle } from "../components/table-header.tsx";
 
 const NUMBERS = ["Attempts", "Duration", "Tokens", "Cost"];
 /** Columns other than cells: id, status, result and numbers. */
@@ -14,24 +15,18 @@ export function RowsHeader({ headers }: { headers: readonly string[] }) {
   return (
     <thead>
       <tr aria-rowindex={1}>
-        <th scope="col" class="column-id">
-          Row
-        </th>
-        <th scope="col" class="column-status">
-          Status
-        </th>
+        <ColumnTitle class="column-id">Row</ColumnTitle>
+        <ColumnTitle class="column-status">Status</ColumnTitle>
         {headers.map((header) => (
-          <th key={header} scope="col" class="clipped">
+          <ColumnTitle key={header} class="clipped">
             {header}
-          </th>
+          </ColumnTitle>
         ))}
-        <th scope="col" class="clipped">
-          Result or error
-        </th>
+        <ColumnTitle class="clipped">Result or error</ColumnTitle>
         {NUMBERS.map((title) => (
-          <th key={title} scope="col" class="number column-number">
+          <ColumnTitle key={title} class="number column-number">
             {title}
-          </th>
+          </ColumnTitle>
         ))}
       </tr>
     </thead>

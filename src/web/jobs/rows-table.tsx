@@ -4,6 +4,7 @@ import type { RowListing } from "../../protocol/console/console-job-schemas.ts";
 import { formatCount } from "../app/format.ts";
 import { useMedia } from "../app/use-media.ts";
 import { usePolling } from "../app/use-polling.ts";
+import { Alert } from "../components/alert.tsx";
 import { listRows } from "./jobs-api.ts";
 import { type Filter, RowFilter } from "./row-filter.tsx";
 import { FIXED_COLUMNS, RowLine, RowsHeader, RowsSpace } from "./row-line.tsx";
@@ -124,11 +125,7 @@ function Rows({
   const isFiltered = Object.values(filter).some((value) => value !== undefined);
   return (
     <>
-      {problem !== null && (
-        <p role="alert" class="alert">
-          {problem}
-        </p>
-      )}
+      <Alert message={problem} />
       <output aria-live="polite" class="row-count muted">
         {total === null ? "" : total === 1 ? "1 row" : `${formatCount(total)} rows`}
       </output>

@@ -4,6 +4,7 @@ import { formatAge, formatBytes } from "../app/format.ts";
 import { toHref } from "../app/route.ts";
 import { Badge } from "../components/badge.tsx";
 import { Sparkline } from "../components/sparkline.tsx";
+import { ColumnTitle } from "../components/table-header.tsx";
 import type { ProcessRow, Sorting, SortKey } from "./process-rows.ts";
 
 /** Columns that only some servers and processes fill. */
@@ -62,11 +63,7 @@ export function ProcessTable({
               {title}
             </SortHeader>
           ))}
-          {columns.limits && (
-            <th scope="col" class="limits">
-              Limits
-            </th>
-          )}
+          {columns.limits && <ColumnTitle class="limits">Limits</ColumnTitle>}
         </tr>
       </thead>
       <tbody>

@@ -5,6 +5,7 @@ import { formatCount } from "../app/format.ts";
 import type { Identity } from "../app/sign-in.ts";
 import { usePageTitle } from "../app/use-page-title.ts";
 import { usePolled } from "../app/use-polling.ts";
+import { Alert } from "../components/alert.tsx";
 import { ConfirmDialog } from "../components/confirm-dialog.tsx";
 import { ProcessPage } from "./lazy-process-page.ts";
 import { filterRows, type ProcessRow, ProcessRows, type Sorting, sortRows } from "./process-rows.ts";
@@ -62,11 +63,7 @@ export function ProcessesPage({ client, me }: { client: ExecServerClient; me: Id
         <span class="spacer" />
         <StartForm client={client} />
       </div>
-      {problem !== null && (
-        <p role="alert" class="alert">
-          {problem}
-        </p>
-      )}
+      <Alert message={problem} />
       <div class="toolbar">
         <input
           type="search"

@@ -4,6 +4,7 @@ import type { AttachRole, ExecServerClient, ShareEntry } from "../../client/brow
 import { formatAge } from "../app/format.ts";
 import { handleSubmit } from "../app/handle-submit.ts";
 import { usePolled } from "../app/use-polling.ts";
+import { Alert } from "../components/alert.tsx";
 import { CopyField } from "../components/copy-field.tsx";
 import { shareUrl } from "./share-link.ts";
 
@@ -90,11 +91,7 @@ export function SharePanel({
           Create link
         </button>
       </form>
-      {created.type === "refused" && (
-        <p role="alert" class="alert">
-          {created.reason}
-        </p>
-      )}
+      {created.type === "refused" && <Alert message={created.reason} />}
       {created.type === "link" && (
         <CopyField
           key={created.url}
@@ -103,11 +100,7 @@ export function SharePanel({
         />
       )}
       <h3>Live links</h3>
-      {problem !== null && (
-        <p role="alert" class="alert">
-          {problem}
-        </p>
-      )}
+      <Alert message={problem} />
       {shares?.length === 0 && <p class="muted">No link grants access to this process.</p>}
       {shares !== null && shares.length > 0 && (
         <ul class="shares">

@@ -3,6 +3,7 @@ import { userMessage } from "../../base/error-message.ts";
 import type { ExecServerClient } from "../../client/browser.ts";
 import { handleSubmit } from "../app/handle-submit.ts";
 import { toHref } from "../app/route.ts";
+import { Alert } from "../components/alert.tsx";
 import { startDetached } from "./start-process.ts";
 
 /** Starts a command or a shell, and opens its page. */
@@ -37,11 +38,7 @@ export function StartForm({ client }: { client: ExecServerClient }) {
       <button type="submit" class="primary" disabled={isStarting}>
         Start
       </button>
-      {problem !== null && (
-        <p role="alert" class="alert">
-          {problem}
-        </p>
-      )}
+      <Alert message={problem} />
     </form>
   );
 }

@@ -1,11 +1,14 @@
 import { useEffect, useState } from "preact/hooks";
 import { userMessage } from "../../base/error-message.ts";
 import type { ExecServerClient } from "../../client/browser.ts";
+import { MISSING_ADDON, MISSING_WATCHDOG } from "../../protocol/degraded-features.ts";
 import type { EnvironmentInfo } from "../../protocol/methods.ts";
 import { formatAge, formatBytes, formatCount } from "../app/format.ts";
 import { usePageTitle } from "../app/use-page-title.ts";
+import { Alert } from "../components/alert.tsx";
 import { Badge } from "../components/badge.tsx";
 import { LineChart } from "../components/line-chart.tsx";
+import { TableHeader } from "../components/table-header.tsx";
 import type { ChartName } from "./metric-history.ts";
 import type { MetricSamples } from "./prometheus-parser.ts";
 import type { MetricsState } from "./use-metrics.ts";
@@ -39,11 +42,7 @@ export function ServerPage({ client, metrics }: { client: ExecServerClient; metr
           />
         )}
       </div>
-      {problem !== null && (
-        <p role="alert" class="alert">
-          {problem}
-        </p>
-      )}
+      <Alert message={problem} />
       {degraded.length > 0 && <Degraded features={degraded} />}
       {info && <Host info={info} metrics={metrics.type === "metrics" ? metrics.metrics : null} />}
       {metrics.type === "refused" && <p class="card notice">{metrics.reason}</p>}
@@ -79,9 +78,10 @@ function Degraded({ features }: { features: readonly string[] }) {
 
 /** Returns what a user can do about a degraded feature. */
 export function findRemedy(feature: string): string {
-  if (feature.startsWith("native addon"))
+  const [name] = feature.split(":");
+  if (name === MISSING_ADDON)
     return "Terminals and sandboxes need the native addon. Install the platform package or a C++ compiler on the host, then restart the server.";
-  if (feature.includes("watchdog"))
+  if (name === MISSING_WATCHDOG)
     return "Processes may survive a crash of the server. Reinstall procwire on the host, then restart the server.";
   return "Run `procwire doctor` on the host. It tests the feature and names the remedy.";
 }
@@ -123,14 +123,7 @@ function RawMetrics({ metrics }: { metrics: MetricSamples }) {
         // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable element must be reachable by keyboard
         <section class="scroll" tabIndex={0} aria-label="All metrics">
           <table>
-            <thead>
-              <tr>
-                <th scope="col">Metric</th>
-                <th scope="col" class="number">
-                  Value
-                </th>
-              </tr>
-            </thead>
+            <TableHeader titles={["Metric", "Value"]} numbers={["Value"]} />
             <tbody>
               {rows.map(([name, value]) => (
                 <tr key={name}>
