@@ -64,7 +64,7 @@ export async function main(argv: string[]): Promise<number> {
     }
   }
   if (!known) {
-    const suggestion = closestMatch(name, Object.keys(COMMANDS));
+    const suggestion = closestMatch(name, [...Object.keys(COMMANDS), "help", "--version"]);
     const hint = suggestion === null ? "" : `did you mean \`${suggestion}\`? `;
     process.stderr.write(
       `procwire: unknown command \`${printableLine(name)}\`; ${hint}\`procwire --help\` lists the commands\n`,

@@ -196,7 +196,8 @@ describe("procwire export", TIMEOUT, () => {
     const handle = String(child.handle);
     const exported = await cli("export", ...connect, handle, path);
     assert.deepEqual([exported.code, exported.stderr], [0, ""]);
-    const cast = readCast(readFileSync(path, "utf8"));
+    const written = readFileSync(path, "utf8");
+    const cast = readCast(written);
     assert.equal(shownIn(cast), "one\r\ntwo\r\n");
     assert.equal(cast.events.at(-1)?.data, "3");
     const { times = [] } = await child.read({ times: true });
@@ -206,6 +207,14 @@ describe("procwire export", TIMEOUT, () => {
     );
     const replayed = await cli("replay", ...connect, "--idle-limit", "0.01", handle.slice(0, 6));
     assert.equal(replayed.stdout, "one\r\ntwo\r\n");
+    const refused = await cli("export", ...connect, handle, path);
+    assert.deepEqual(
+      [refused.code, refused.stderr, readFileSync(path, "utf8")],
+      [1, `procwire export: export ${path}: the file exists; --force overwrites it\n`, written],
+    );
+    writeFileSync(path, "old");
+    assert.equal((await cli("export", ...connect, "--force", handle, path)).code, 0);
+    assert.equal(readFileSync(path, "utf8"), written);
     const out = await cli("export", ...connect, handle, "-");
     assert.equal(out.stdout, readFileSync(path, "utf8"));
     await client.close();

@@ -251,6 +251,31 @@ describe("procwire's argument errors", TIMEOUT, () => {
     ]);
   });
 
+  test("suggest the nearest subcommand, and `--version` for `version`", async () => {
+    for (const [command, typed, meant] of [
+      ["jobs", "lst", "list"],
+      ["token", "creat", "create"],
+      ["access", "revok", "revoke"],
+      ["audit", "verfy", "verify"],
+    ] as const)
+      assert.deepEqual(await runFailing(command, typed), [
+        2,
+        `procwire ${command}: unknown subcommand \`${typed}\`; did you mean \`${meant}\`?; see \`procwire ${command} --help\`\n`,
+      ]);
+    for (const typed of ["version", "--versio"])
+      assert.deepEqual(await runFailing(typed), [
+        2,
+        `procwire: unknown command \`${typed}\`; did you mean \`--version\`? \`procwire --help\` lists the commands\n`,
+      ]);
+  });
+
+  test("name the form of a command that was given as one word", async () => {
+    assert.deepEqual(await runFailing("run", "echo hi"), [
+      127,
+      "procwire run: echo hi: No such file or directory; give each argument as a separate word, or use `sh -c 'echo hi'`\n",
+    ]);
+  });
+
   test("include an option of another subcommand", async () => {
     assert.deepEqual(await runFailing("jobs", "list", "--class", "timeout"), [
       2,

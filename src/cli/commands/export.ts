@@ -2,7 +2,7 @@ import { exportRecording } from "../../client/recording/export-recording.ts";
 import { OutputFile } from "../../files/output-file.ts";
 import { type Command, UsageError } from "../command.ts";
 import type { HelpPage } from "../help/help-page.ts";
-import { CAST_FORMAT_ROW, parseCastFormat } from "../options/cast-format.ts";
+import { CAST_OPTIONS, CAST_ROWS, openCastFile, parseCastFormat } from "../options/cast-format.ts";
 import { defineServerCommand, openClient } from "../server-command.ts";
 import { findProcess, HANDLE_HELP } from "../support/find-process.ts";
 import { gapMessage } from "../terminal/process-output.ts";
@@ -13,7 +13,7 @@ const HELP: HelpPage = {
     file to write, or - for stdout.`,
   options: {
     Recording: [
-      CAST_FORMAT_ROW,
+      ...CAST_ROWS,
       [
         "--input",
         "include recorded input of a process started with `run --record-input`; never input that was not echoed",
@@ -32,13 +32,13 @@ export const command: Command = defineServerCommand({
   name: "export",
   help: HELP,
   ids: { includesExited: true },
-  options: { input: { type: "boolean" }, format: { type: "string" } },
+  options: { ...CAST_OPTIONS, input: { type: "boolean" } },
 
   async run(values, positionals) {
     const [id, file, ...more] = positionals;
     if (id === undefined || file === undefined || more.length > 0) throw new UsageError("give an ID and a FILE");
     const version = parseCastFormat(values.format);
-    await using output = file === "-" ? OutputFile.stdout() : await OutputFile.open(file);
+    await using output = file === "-" ? OutputFile.stdout() : await openCastFile("export", file, values.force);
     await using client = await openClient(values);
     const { handle } = await findProcess(client, id);
     await using child = await client.attach(handle);

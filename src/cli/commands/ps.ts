@@ -1,4 +1,4 @@
-import { setTimeout as delay } from "node:timers/promises";
+import { sleep, systemClock } from "../../async/clock.ts";
 import { cutText, fitTable, type TableColumn } from "../../base/text/fit-table.ts";
 import { formatAge } from "../../base/text/format-age.ts";
 import { printableJson, printableLine, shellQuote } from "../../base/text/printable-text.ts";
@@ -87,7 +87,7 @@ async function watch(render: () => Promise<string>): Promise<number> {
   for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => interrupted.abort());
   while (!interrupted.signal.aborted) {
     process.stdout.write(`${process.stdout.isTTY ? CLEAR : ""}${await render()}`);
-    await delay(WATCH_INTERVAL_MS, undefined, interrupted).catch(() => undefined);
+    await sleep(systemClock, WATCH_INTERVAL_MS, interrupted.signal).catch(() => undefined);
   }
   return 0;
 }

@@ -7,10 +7,10 @@ import {
   type TerminalScreen,
   type TerminalSize,
 } from "../../exec/exec-process.ts";
-import { type GrowingFile, OutputFile } from "../../files/output-file.ts";
+import type { GrowingFile } from "../../files/output-file.ts";
 import { type Command, defineCommand, UsageError } from "../command.ts";
 import type { HelpPage } from "../help/help-page.ts";
-import { CAST_FORMAT_ROW, parseCastFormat } from "../options/cast-format.ts";
+import { CAST_OPTIONS, CAST_ROWS, openCastFile, parseCastFormat } from "../options/cast-format.ts";
 import { CONNECT_OPTIONS, type ConnectValues } from "../options/connect-options.ts";
 import { ENVIRONMENT_OPTIONS, ENVIRONMENT_ROWS } from "../options/environment-options.ts";
 import { openClient } from "../server-command.ts";
@@ -22,14 +22,13 @@ import { runOnBackend } from "./run.ts";
 const HELP: HelpPage = {
   usage: ["[OPTIONS] FILE -- COMMAND [ARGUMENT...]", "[OPTIONS] --attach ID FILE"],
   details: `Runs the command as \`procwire run --tty\` does, and writes FILE as an asciicast, for
-    \`procwire replay\` and asciinema. Input is not recorded. Without a server the command runs on this host. Exits with the
+    \`procwire replay\` and asciinema. Input is recorded only with --input. Without a server the command runs on this host. Exits with the
     exit code of the command. With --attach, it records a running process as a viewer, from its current screen on, until the
     process exits or Ctrl-C.`,
   options: {
     Recording: [
-      CAST_FORMAT_ROW,
       ["--attach ID", "record a running process instead of a command"],
-      ["--force", "overwrite FILE if it exists"],
+      ...CAST_ROWS,
       ["--input", "record input too, except while the terminal does not echo"],
     ],
     Process: [
@@ -57,8 +56,7 @@ export const command: Command = defineCommand({
     cwd: { type: "string" },
     env: { type: "string", multiple: true },
     input: { type: "boolean" },
-    format: { type: "string" },
-    force: { type: "boolean" },
+    ...CAST_OPTIONS,
     attach: { type: "string" },
   },
   completeValue: async (option, { values }) =>
@@ -68,7 +66,7 @@ export const command: Command = defineCommand({
     if (values.attach !== undefined) return await recordAttached(values, values.attach, [file, ...argv]);
     if (file === undefined || argv.length === 0) throw new UsageError("give a FILE, then -- and a command");
     const version = parseCastFormat(values.format);
-    await using output = await openRecording(file, values.force ?? false);
+    await using output = await openCastFile("record", file, values.force);
     await using stack = new AsyncDisposableStack();
     let recorder: Recorder | null = null;
     return await runOnBackend(
@@ -100,7 +98,7 @@ async function recordAttached(values: AttachValues, id: string, [file, ...more]:
   const unusable = (["input", "cwd", "env"] as const).find((name) => values[name] !== undefined);
   if (unusable) throw new UsageError(`--${unusable} applies to a command, not to --attach`);
   const version = parseCastFormat(values.format);
-  await using output = await openRecording(file, values.force ?? false);
+  await using output = await openCastFile("record", file, values.force);
   await using client = await openClient(values);
   const { handle, argv, running } = await findProcess(client, id);
   if (!running) throw new Error(`record ${id}: the process has exited; \`procwire export\` writes its retained output`);
@@ -115,13 +113,6 @@ async function recordAttached(values: AttachValues, id: string, [file, ...more]:
   } finally {
     stopSignals();
   }
-}
-
-async function openRecording(file: string, overwrite: boolean): Promise<OutputFile> {
-  const output = await OutputFile.open(file);
-  if (overwrite || !output.wouldReplace) return output;
-  await output[Symbol.asyncDispose]();
-  throw new Error(`record ${file}: the file exists; --force overwrites it`);
 }
 
 interface RecorderOptions {

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { constants } from "node:os";
 import path from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
+import { sleep, systemClock } from "../../async/clock.ts";
 import { errorMessage, userMessage } from "../../base/error-message.ts";
 import { printableText } from "../../base/text/printable-text.ts";
 import type { ConnectionState } from "../../client/exec-server-client.ts";
@@ -157,7 +157,7 @@ export async function runOnBackend(
       child = await backend.start(params);
     } catch (error) {
       const cwd = toPath(params.cwd);
-      return (await isMissing(cwd)) ? reportMissingCwd(cwd) : reportStartError(argv[0] ?? "", error);
+      return (await isMissing(cwd)) ? reportMissingCwd(cwd) : reportStartError(argv, error);
     }
     if (values.detach) return reportDetached(child);
     try {
@@ -298,7 +298,7 @@ async function exitCodeOf(end: ForegroundEnd, child: ExecProcess): Promise<numbe
     }
     case "left":
       // An unreachable process ends with its session.
-      await Promise.race([child.terminate().catch(() => undefined), delay(LEAVE_TIMEOUT_MS)]);
+      await Promise.race([child.terminate().catch(() => undefined), sleep(systemClock, LEAVE_TIMEOUT_MS)]);
       standardStream(2).write("\r\nprocwire run: left\r\n");
       return ExitCode.left;
     case "unread":
@@ -314,7 +314,7 @@ async function exitLike(signal: string, exitCode: number): Promise<number> {
   if (!isSignal(signal) || !REPEATED_SIGNALS.has(signal)) return exitCode;
   process.kill(process.pid, signal);
   // The signal is pending. The exit code applies if the signal does not end this process.
-  await delay(100);
+  await sleep(systemClock, 100);
   return exitCode;
 }
 
@@ -354,12 +354,14 @@ function reportMissingCwd(cwd: string): number {
   return ExitCode.noServer;
 }
 
-function reportStartError(program: string, error: unknown): number {
-  const message = errorMessage(error);
+function reportStartError([program = "", ...words]: readonly string[], error: unknown): number {
+  const failure = parseStartFailure(errorMessage(error));
   const isNameInUse = error instanceof ExecServerError && error.reason === "nameInUse";
   const subject = isNameInUse ? "--name" : program;
-  standardStream(2).write(`procwire run: ${printableText(`${subject}: ${userMessage(error)}`)}\n`);
-  switch (parseStartFailure(message)) {
+  const isOneWord = failure === "notFound" && words.length === 0 && program.includes(" ");
+  const remedy = isOneWord ? `; give each argument as a separate word, or use \`sh -c '${program}'\`` : "";
+  standardStream(2).write(`procwire run: ${printableText(`${subject}: ${userMessage(error)}${remedy}`)}\n`);
+  switch (failure) {
     case "notFound":
       return ExitCode.notFound;
     case "notExecutable":

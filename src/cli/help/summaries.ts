@@ -31,7 +31,7 @@ export const COMMAND_GROUPS = {
   Agents: {
     exec: "run one agent turn",
     fanout: "run one agent per row of a table",
-    jobs: "list, show, watch, retry, export or remove fan-out jobs",
+    jobs: "list, show, resume, cancel, export or remove fan-out jobs",
     mcp: "serve the tools for models over MCP",
   },
   Shell: {

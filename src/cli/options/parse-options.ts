@@ -9,27 +9,37 @@ export function parseOptions<T extends ParseArgsConfig>(config: T): ReturnType<t
   try {
     return parseArgs(config);
   } catch (error) {
-    throw toUsageError(error, Object.keys(config.options ?? {}));
+    throw toUsageError(error, config.options ?? {});
   }
 }
 
-function toUsageError(error: unknown, names: readonly string[]): unknown {
+function toUsageError(error: unknown, options: NonNullable<ParseArgsConfig["options"]>): unknown {
   const message = errorMessage(error);
   const [, word] = /'([^']*?)(?: <value>)?'/.exec(message) ?? [];
   if (word === undefined) return error;
   if (hasErrorCode(error, "ERR_PARSE_ARGS_UNEXPECTED_POSITIONAL"))
     return new UsageError(`unexpected argument \`${word}\``);
   if (hasErrorCode(error, "ERR_PARSE_ARGS_INVALID_OPTION_VALUE")) {
-    if (message.includes("does not take")) return new UsageError(`\`${word}\` takes no value`);
+    const [, name = ""] = /--(.*)$/.exec(word) ?? [];
+    if (options[name]?.type === "boolean") return new UsageError(`\`${word}\` takes no value`);
     const [, long] = /'(--[^'=]*)=-XYZ'/.exec(message) ?? [];
     const remedy = long === undefined ? "" : `; write \`${long}=VALUE\` if the value starts with a dash`;
     return new UsageError(`\`${word}\` requires a value${remedy}`);
   }
   if (!hasErrorCode(error, "ERR_PARSE_ARGS_UNKNOWN_OPTION")) return error;
-  const suggestion = word.startsWith("--") ? closestMatch(word.slice(2), names) : null;
+  const suggestion = word.startsWith("--") ? closestMatch(word.slice(2), Object.keys(options)) : null;
   return new UsageError(
     `unknown option \`${word}\`${suggestion === null ? "" : `; did you mean \`--${suggestion}\`?`}`,
   );
+}
+
+/** Returns the error of a missing or unknown subcommand. */
+export function subcommandError(typed: string | undefined, names: readonly string[]): UsageError {
+  const all = [names.slice(0, -1).join(", "), names.at(-1)].filter((part) => part !== "").join(" or ");
+  if (typed === undefined) return new UsageError(`give a subcommand: ${all}`);
+  const suggestion = closestMatch(typed, names);
+  const remedy = suggestion === null ? `expected ${all}` : `did you mean \`${suggestion}\`?`;
+  return new UsageError(`unknown subcommand \`${typed}\`; ${remedy}`);
 }
 
 /** Parses one of several words. Returns undefined if the option is absent. */

@@ -2,8 +2,9 @@ import { fitTable, type TableColumn } from "../../../base/text/fit-table.ts";
 import { formatAge } from "../../../base/text/format-age.ts";
 import { printableJson, printableLine } from "../../../base/text/printable-text.ts";
 import type { AccessEntry } from "../../../protocol/attach-schemas.ts";
-import { type Command, printHelp, singleArgument, UsageError } from "../../command.ts";
+import { type Command, printHelp, singleArgument } from "../../command.ts";
 import type { HelpPage } from "../../help/help-page.ts";
+import { subcommandError } from "../../options/parse-options.ts";
 import { defineServerCommand, openClient } from "../../server-command.ts";
 
 const HELP: HelpPage = {
@@ -95,7 +96,6 @@ export const command: Command = {
     if (subcommand === "list") return list.run(rest);
     if (subcommand === "revoke") return revoke.run(rest);
     if (subcommand === "--help" || subcommand === "-h") return printHelp("access", HELP);
-    if (subcommand === undefined) throw new UsageError("give a subcommand: list or revoke");
-    throw new UsageError(`unknown subcommand \`${subcommand}\`; expected list or revoke`);
+    throw subcommandError(subcommand, ["list", "revoke"]);
   },
 };

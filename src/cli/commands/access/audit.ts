@@ -2,6 +2,7 @@ import { isDigest } from "../../../server/audit/audit-chain.ts";
 import { verifyAuditLog } from "../../../server/audit/verify-audit-log.ts";
 import { type Command, defineCommand, printHelp, UsageError } from "../../command.ts";
 import type { HelpPage } from "../../help/help-page.ts";
+import { subcommandError } from "../../options/parse-options.ts";
 
 const HELP: HelpPage = {
   usage: ["SUBCOMMAND [OPTIONS] [ARGUMENTS]"],
@@ -61,7 +62,6 @@ export const command: Command = {
   async run([subcommand, ...rest]) {
     if (subcommand === "verify") return verify.run(rest);
     if (subcommand === "--help" || subcommand === "-h") return printHelp("audit", HELP);
-    if (subcommand === undefined) throw new UsageError("give a subcommand: verify");
-    throw new UsageError(`unknown subcommand \`${subcommand}\`; expected verify`);
+    throw subcommandError(subcommand, ["verify"]);
   },
 };

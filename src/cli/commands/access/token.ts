@@ -9,6 +9,7 @@ import { parseScope, SCOPE_CLAIM, SCOPE_GROUPS } from "../../../server/auth/toke
 import { type Command, defineCommand, printHelp, singleArgument, UsageError } from "../../command.ts";
 import type { HelpPage } from "../../help/help-page.ts";
 import { parseDuration } from "../../options/parse-duration.ts";
+import { subcommandError } from "../../options/parse-options.ts";
 import { defineServerCommand, openClient } from "../../server-command.ts";
 
 const HELP: HelpPage = {
@@ -228,7 +229,6 @@ export const command: Command = {
     if (subcommand === "inspect") return inspect.run(rest);
     if (subcommand === "revoke") return revoke.run(rest);
     if (subcommand === "--help" || subcommand === "-h") return printHelp("token", HELP);
-    if (subcommand === undefined) throw new UsageError("give a subcommand: create, inspect or revoke");
-    throw new UsageError(`unknown subcommand \`${subcommand}\`; expected create, inspect or revoke`);
+    throw subcommandError(subcommand, ["create", "inspect", "revoke"]);
   },
 };

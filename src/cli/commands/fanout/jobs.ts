@@ -33,7 +33,7 @@ import {
 } from "../../options/agent/fanout-options.ts";
 import { JOBS_HELP, JOBS_PAGES } from "../../options/agent/jobs-help.ts";
 import { OUTPUT_OPTIONS, parseOutputPath } from "../../options/agent/output-path.ts";
-import { parseChoice } from "../../options/parse-options.ts";
+import { parseChoice, subcommandError } from "../../options/parse-options.ts";
 import { pickFlags } from "../../options/pick-flags.ts";
 import { splitOptionsAndCommand } from "../../options/split-command.ts";
 import type { Candidate, CompletedWords } from "../../support/candidates.ts";
@@ -77,8 +77,6 @@ const subcommands = new Map(
   ]),
 );
 
-const VERB_NAMES = `${verbs.slice(0, -1).join(", ")} or ${verbs.at(-1)}`;
-
 export const command: Command = {
   name: "jobs",
   help: JOBS_HELP,
@@ -91,9 +89,8 @@ export const command: Command = {
     const { ownArgs, command: words } = splitOptionsAndCommand(argv, { ...OPTIONS, ...help });
     const [verb, ...rest] = words;
     if (verb === undefined && (argv.includes("--help") || argv.includes("-h"))) return printHelp("jobs", JOBS_HELP);
-    if (verb === undefined) throw new UsageError(`give a subcommand: ${VERB_NAMES}`);
-    const subcommand = isVerb(verb) ? subcommands.get(verb) : undefined;
-    if (!subcommand) throw new UsageError(`unknown subcommand \`${verb}\`; expected ${VERB_NAMES}`);
+    const subcommand = verb !== undefined && isVerb(verb) ? subcommands.get(verb) : undefined;
+    if (!subcommand) throw subcommandError(verb, verbs);
     return subcommand.run([...ownArgs, ...rest]);
   },
 };

@@ -54,9 +54,10 @@ const EXIT_CODES = "0 the turn completed, 1 the turn failed or was interrupted, 
 
 export const EXEC_HELP: HelpPage = {
   usage: ["[OPTIONS] PROMPT", "[OPTIONS] resume THREAD_ID|--last PROMPT"],
-  details: `Calls a Responses API (OPENAI_BASE_URL, OPENAI_API_KEY). The agent can run commands, on this host or on a server.
-    The last message goes to stdout, everything else to stderr. Without PROMPT, or with \`-\`, the prompt is read from stdin;
-    input piped in addition to a PROMPT is appended as a <stdin> block.`,
+  details: `Calls a model API (OPENAI_BASE_URL, OPENAI_API_KEY; with -c api=anthropic, ANTHROPIC_BASE_URL and
+    ANTHROPIC_API_KEY). The agent can run commands, on this host or on a server. The last message goes to stdout, everything
+    else to stderr. Without PROMPT, or with \`-\`, the prompt is read from stdin; input piped in addition to a PROMPT is
+    appended as a <stdin> block.`,
   options: {
     ...EXEC_ROWS,
     "Settings of --config": [
