@@ -83,7 +83,8 @@ export interface JobRecord extends NewJob {
   /** Whether the table has not been read completely. */
   isReading: boolean;
   status: JobStatus;
-  error: string | null;
+  /** Why the job stopped; null while it runs and after all rows finished. */
+  stop: JobStop | null;
   startedAtMs: number | null;
   completedAtMs: number | null;
   updatedAtMs: number;
@@ -186,10 +187,27 @@ export function hasEnded(status: JobStatus): boolean {
   return status !== "pending" && status !== "running" && status !== "paused";
 }
 
-/** Stop reasons that the code distinguishes. The ledger stores these texts. */
-export const CANCELLED_BY_ROW_AGENT = "cancelled by worker request";
-export const CANCELLED_BY_USER = "cancelled by the user";
-export const INTERRUPTED = "interrupted";
+/** Causes of a stop that the code distinguishes. The ledger stores them, so they must not change. */
+export const STOP_CAUSES = ["cancelled_by_user", "cancelled_by_row_agent", "interrupted", "other"] as const;
+
+/** Why a job stopped. Only users read `reason`; the code distinguishes causes. */
+export interface JobStop {
+  cause: (typeof STOP_CAUSES)[number];
+  reason: string;
+}
+
+// prose-ok: all -- Codex text
+export const CANCELLED_BY_ROW_AGENT: JobStop = {
+  cause: "cancelled_by_row_agent",
+  reason: "cancelled by worker request",
+};
+export const CANCELLED_BY_USER: JobStop = { cause: "cancelled_by_user", reason: "cancelled by the user" };
+export const INTERRUPTED: JobStop = { cause: "interrupted", reason: "interrupted" };
+
+/** Returns a stop whose cause the code does not distinguish, such as a used-up budget or an outage. */
+export function otherStop(reason: string): JobStop {
+  return { cause: "other", reason };
+}
 
 /** How the work on a job's rows ended. */
 export type RunStopReason =
@@ -197,7 +215,7 @@ export type RunStopReason =
   | { type: "finished" }
   /** This process has no work, but others still execute rows. Only workers end this way. */
   | { type: "idle" }
-  | { type: "stopped"; status: "paused" | "failed" | "cancelled"; reason: string };
+  | ({ type: "stopped"; status: "paused" | "failed" | "cancelled" } & JobStop);
 
 /** Returns the final status of a job whose rows are all finished. */
 export function finalStatus(counts: JobCounts): "completed" | "completed_with_errors" {

@@ -24,7 +24,7 @@ test("a budget is reserved before a row starts, for any concurrency", async () =
   await using harness = await FanoutHarness.open(dear);
   const end = await harness.run({ table: catTable(40), concurrency: 16, budget: { tokens: 750 } });
   assert.equal(end.summary.job.status, "paused");
-  assert.equal(end.summary.job.error, "the budget of 750 tokens is used up (700 used)");
+  assert.equal(end.summary.job.stop?.reason, "the budget of 750 tokens is used up (700 used)");
   assert.equal(harness.asked.length, 7);
   const more = await harness.run({ table: catTable(40), concurrency: 16, budget: { tokens: 1_250 } });
   assert.equal(more.summary.job.status, "paused");

@@ -13,7 +13,11 @@ export const chatCompletionsDialect: ModelDialect = {
   headers: bearerHeaders,
   droppable: [
     { name: "stream_options", rejectionPattern: /\bstream_options\b/ },
-    { name: "max_tokens", rejectionPattern: /\bmax_completion_tokens\b/, canDrop: hasTokenLimit },
+    {
+      name: "max_tokens",
+      rejectionPattern: /\bmax_completion_tokens\b/,
+      canDrop: ({ options }) => options?.maxOutputTokens !== undefined,
+    },
     ...DROPPABLE_PARAMETERS,
     {
       name: "tools",
@@ -28,10 +32,6 @@ export const chatCompletionsDialect: ModelDialect = {
   decodeWhole: (body) => JSON.stringify(body),
   decoder: (request, dropped) => new ChatCompletionsDecoder(dropped.has("tools") ? request.tools[0]?.name : undefined),
 };
-
-function hasTokenLimit({ options }: ModelRequest): boolean {
-  return options?.maxOutputTokens !== undefined;
-}
 
 function requestBody(request: ModelRequest, dropped: ReadonlySet<string>): JsonObject {
   const { options = {} } = request;

@@ -9,7 +9,7 @@ import { asArray, asCount, asObject, asString, type JsonObject } from "../../bas
 import type { ModelRequest } from "../api/model-api.ts";
 import type { ModelAnswer } from "../api/model-caller.ts";
 import { errorFromEvent, ModelError } from "../api/model-error.ts";
-import type { BatchApi, BatchFileQuery, BatchResult, BatchState } from "./batch-api.ts";
+import type { BatchApi, BatchFileQuery, BatchResult, BatchState, FoundFile } from "./batch-api.ts";
 import { readObject } from "./batch-http.ts";
 import { HttpBatches } from "./http-batches.ts";
 
@@ -33,7 +33,7 @@ export class AnthropicBatches extends HttpBatches implements BatchApi {
    * without results is returned if its size fits: the caller checks its results before they count. The file may lack
    * rows, so the largest batch that fits is the most likely one; of equal batches, the oldest.
    */
-  async findFile(query: BatchFileQuery, signal: AbortSignal): Promise<string | null> {
+  async findFile(query: BatchFileQuery, signal: AbortSignal): Promise<FoundFile | null> {
     const { name, sinceMs, rows, isNew, usedIds } = query;
     if (isNew) return null;
     let likelyId: string | null = null;
@@ -46,12 +46,12 @@ export class AnthropicBatches extends HttpBatches implements BatchApi {
         if (count >= likelyCount && count <= rows) [likelyId, likelyCount] = [id, count];
         continue;
       }
-      for await (const line of this.http.lines(`${this.pathOf(id)}/results`, signal)) {
-        if (asString(line.custom_id).startsWith(`${batchTag(name)}_`)) return id;
+      for await (const line of this.http.lines(this.resultsPath(id), signal)) {
+        if (asString(line.custom_id).startsWith(`${batchTag(name)}_`)) return { id, isAssumed: false };
         break;
       }
     }
-    return likelyId;
+    return likelyId === null ? null : { id: likelyId, isAssumed: true };
   }
 
   /** Creates the batch. */
@@ -87,17 +87,13 @@ export class AnthropicBatches extends HttpBatches implements BatchApi {
     };
   }
 
-  async *readResults(
-    batch: BatchState,
-    request: ModelRequest,
-    signal: AbortSignal,
-  ): AsyncGenerator<BatchResult, void, undefined> {
-    for (const batchId of batch.fileIds) {
-      for await (const line of this.http.lines(`${this.pathOf(batchId)}/results`, signal)) {
-        const [tag = "", id = ""] = asString(line.custom_id).split("_");
-        yield { id, tag, answer: this.#answerIn(asObject(line.result), request) };
-      }
-    }
+  protected override resultsPath(batchId: string): string {
+    return `${this.pathOf(batchId)}/results`;
+  }
+
+  protected override parseResult(line: JsonObject, request: ModelRequest): BatchResult {
+    const [tag = "", id = ""] = asString(line.custom_id).split("_");
+    return { id, tag, answer: this.#answerIn(asObject(line.result), request) };
   }
 
   #answerIn(result: JsonObject, request: ModelRequest): ModelAnswer | ModelError {

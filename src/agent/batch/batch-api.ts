@@ -11,8 +11,8 @@ import type { BatchHttpOptions } from "./batch-http.ts";
 export interface BatchApi {
   /** Encodes one request as a line of the file. Its result has the same `id`. */
   encodeRequest(id: string, request: ModelRequest): string;
-  /** Returns the id of a file that was uploaded under this name at or after a time, or null if there is none. */
-  findFile(query: BatchFileQuery, signal: AbortSignal): Promise<string | null>;
+  /** Returns the file that was uploaded under this name at or after a time, or null if there is none. */
+  findFile(query: BatchFileQuery, signal: AbortSignal): Promise<FoundFile | null>;
   /** Uploads a file of lines and returns its id. */
   upload(name: string, path: string, signal: AbortSignal): Promise<string>;
   /** Returns the batch that was created with this tag at or after a time, or null if there is none. */
@@ -34,6 +34,12 @@ export interface BatchFileQuery {
   isNew: boolean;
   /** Ids of files that belong to other batch groups. */
   usedIds: ReadonlySet<string>;
+}
+
+export interface FoundFile {
+  id: string;
+  /** Whether the file may belong to another client: only its size and time match. */
+  isAssumed: boolean;
 }
 
 /** Dependencies of both kinds of batch APIs. */

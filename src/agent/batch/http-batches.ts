@@ -1,7 +1,8 @@
 /** Operations common to both kinds of batch APIs. */
 
 import type { JsonObject } from "../../base/json-fields.ts";
-import type { BatchesOptions, BatchState } from "./batch-api.ts";
+import type { ModelRequest } from "../api/model-api.ts";
+import type { BatchesOptions, BatchResult, BatchState } from "./batch-api.ts";
 import { BatchHttp } from "./batch-http.ts";
 
 export abstract class HttpBatches {
@@ -16,6 +17,10 @@ export abstract class HttpBatches {
   }
 
   protected abstract parseState(batch: JsonObject): BatchState;
+  /** Returns the URL path of a file of results. */
+  protected abstract resultsPath(fileId: string): string;
+  /** Parses a line of a file of results. */
+  protected abstract parseResult(line: JsonObject, request: ModelRequest): BatchResult;
 
   protected pathOf(batchId: string): string {
     return `${this.path}/${encodeURIComponent(batchId)}`;
@@ -27,5 +32,15 @@ export abstract class HttpBatches {
 
   async cancel(batchId: string, signal: AbortSignal): Promise<void> {
     await this.http.json("POST", `${this.pathOf(batchId)}/cancel`, signal, {});
+  }
+
+  async *readResults(
+    batch: BatchState,
+    request: ModelRequest,
+    signal: AbortSignal,
+  ): AsyncGenerator<BatchResult, void, undefined> {
+    for (const fileId of batch.fileIds) {
+      for await (const line of this.http.lines(this.resultsPath(fileId), signal)) yield this.parseResult(line, request);
+    }
   }
 }

@@ -10,7 +10,7 @@ import { asArray, asCount, asObject, asString, type JsonObject } from "../../bas
 import type { ModelRequest } from "../api/model-api.ts";
 import type { ModelAnswer } from "../api/model-caller.ts";
 import { errorFromStatus, ModelError } from "../api/model-error.ts";
-import type { BatchApi, BatchFileQuery, BatchResult, BatchState } from "./batch-api.ts";
+import type { BatchApi, BatchFileQuery, BatchResult, BatchState, FoundFile } from "./batch-api.ts";
 import { readObject } from "./batch-http.ts";
 import { HttpBatches } from "./http-batches.ts";
 
@@ -31,10 +31,10 @@ export class OpenAiBatches extends HttpBatches implements BatchApi {
     return JSON.stringify({ custom_id: id, method: "POST", url: this.options.endpoint, body });
   }
 
-  async findFile({ name, sinceMs }: BatchFileQuery, signal: AbortSignal): Promise<string | null> {
+  async findFile({ name, sinceMs }: BatchFileQuery, signal: AbortSignal): Promise<FoundFile | null> {
     const query = `purpose=batch&order=desc&limit=${PAGE_FILES}`;
     for await (const file of this.#list("/files", query, sinceMs, signal)) {
-      if (file.filename === name) return asString(file.id);
+      if (file.filename === name) return { id: asString(file.id), isAssumed: false };
     }
     return null;
   }
@@ -93,17 +93,12 @@ export class OpenAiBatches extends HttpBatches implements BatchApi {
     };
   }
 
-  async *readResults(
-    batch: BatchState,
-    request: ModelRequest,
-    signal: AbortSignal,
-  ): AsyncGenerator<BatchResult, void, undefined> {
-    for (const fileId of batch.fileIds) {
-      const path = `/files/${encodeURIComponent(fileId)}/content`;
-      for await (const line of this.http.lines(path, signal)) {
-        yield { id: asString(line.custom_id), answer: this.#answerIn(line, request) };
-      }
-    }
+  protected override resultsPath(fileId: string): string {
+    return `/files/${encodeURIComponent(fileId)}/content`;
+  }
+
+  protected override parseResult(line: JsonObject, request: ModelRequest): BatchResult {
+    return { id: asString(line.custom_id), answer: this.#answerIn(line, request) };
   }
 
   #answerIn(line: JsonObject, request: ModelRequest): ModelAnswer | ModelError {

@@ -39,11 +39,7 @@ export async function batchRequest(batchTask: BatchTask, item: ItemRecord): Prom
  */
 export async function batchLine(api: BatchApi, batchTask: BatchTask, item: ItemRecord): Promise<string | null> {
   const request = await batchRequest(batchTask, item).catch(() => null);
-  return request && `${api.encodeRequest(lineId(item.rowIndex), request)}\n`;
-}
-
-function lineId(rowIndex: number): string {
-  return `row-${rowIndex}`;
+  return request && `${api.encodeRequest(`row-${item.rowIndex}`, request)}\n`;
 }
 
 /** Returns the row index of a line id, or null for any other id. */

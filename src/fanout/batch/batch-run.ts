@@ -193,9 +193,10 @@ export class BatchRun {
       const expectedFile = { name: fileName(group), sinceMs: group.createdAtMs, rows: group.rows };
       const isNew = this.#unsubmitted.delete(group.id);
       const usedIds = new Set((await ledger.batches.groups()).flatMap((other) => other.fileId ?? []));
-      fileId = (await api.findFile({ ...expectedFile, isNew, usedIds }, signal)) ?? (await this.#upload(group));
+      const found = await api.findFile({ ...expectedFile, isNew, usedIds }, signal);
+      fileId = found?.id ?? (await this.#upload(group));
       if (fileId === null) return ledger.batches.finish(group.id, "no row of the batch group could be read");
-      await ledger.batches.update(group.id, { state: "uploaded", fileId });
+      await ledger.batches.update(group.id, { state: "uploaded", fileId, isAssumed: found?.isAssumed ?? false });
       state = "uploaded";
     }
     if (state === "uploaded") {
@@ -243,10 +244,12 @@ export class BatchRun {
   async #applyResults(group: BatchGroup, batch: BatchState): Promise<void> {
     const { api, ledger, pause } = this.#options;
     const tasks = new Set<Promise<void>>();
-    // Decoding needs only the tools of the request, which are equal for all rows of a job.
+    // Decoding needs only the tools of the request, which are equal for all rows of a job. It needs no images.
     const anyRow = await readFirst(ledger.batches.rows(group.id));
     if (anyRow) {
-      const request = await batchRequest({ ...this.#batchTask, job: withoutImages(this.#batchTask.job) }, anyRow);
+      const { job } = this.#batchTask;
+      const textJob = { ...job, task: { ...job.task, imageColumns: [] } };
+      const request = await batchRequest({ ...this.#batchTask, job: textJob }, anyRow);
       for await (const { id, tag, answer } of api.readResults(batch, request, this.#signal)) {
         if (tag !== undefined && tag !== batchTag(fileName(group))) {
           // Of another client. The second mistake leaves the rows to single calls.
@@ -294,6 +297,10 @@ export class BatchRun {
     const deadline = AbortSignal.timeout(CANCEL_TIMEOUT_MS);
     for (const group of await this.#openGroups()) {
       if (group.batchId === null || group.cancelRequested) continue;
+      if (group.isAssumed) {
+        onWarning?.(`batch ${group.batchId} is not cancelled: it may belong to another client`);
+        continue;
+      }
       try {
         await ledger.batches.update(group.id, { cancelRequested: true });
         await api.cancel(group.batchId, deadline);
@@ -314,11 +321,6 @@ function fileName(group: BatchGroup): string {
 /** Returns the tag of the batch. A batch group that is submitted again is a new batch with a new tag. */
 function tagOf(group: BatchGroup): string {
   return group.tries === 1 ? group.id : `${group.id}.${group.tries}`;
-}
-
-/** Removes the image columns, which are not needed to decode results. */
-function withoutImages(job: JobRecord): JobRecord {
-  return { ...job, task: { ...job.task, imageColumns: [] } };
 }
 
 function endText(batch: BatchState): string {

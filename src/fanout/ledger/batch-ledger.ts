@@ -14,6 +14,8 @@ export interface BatchGroup {
   answered: number;
   fileId: string | null;
   batchId: string | null;
+  /** Whether the file and its batch may belong to another client. Their results prove it; until then, they are not cancelled. */
+  isAssumed: boolean;
   /** Number of submissions; a provider may reject a batch for lack of capacity. */
   tries: number;
   /** Whether a cancellation was requested from the provider. */
@@ -64,5 +66,5 @@ export interface BatchLedger {
 }
 
 export type BatchGroupChange = Partial<
-  Pick<BatchGroup, "state" | "answered" | "fileId" | "batchId" | "tries" | "cancelRequested" | "error">
+  Pick<BatchGroup, "state" | "answered" | "fileId" | "batchId" | "isAssumed" | "tries" | "cancelRequested" | "error">
 >;

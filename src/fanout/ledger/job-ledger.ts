@@ -8,6 +8,7 @@ import type {
   JobCounts,
   JobRecord,
   JobStatus,
+  JobStop,
   NewItem,
   NewJob,
   StoredAnswer,
@@ -156,7 +157,7 @@ export interface JobLedger extends AsyncDisposable {
   spending(): Promise<UsageTotals | null>;
 
   /** Sets the status if the current one is in `from`. Returns false otherwise. */
-  setStatus(to: JobStatus, from: readonly JobStatus[], error?: string | null): Promise<boolean>;
+  setStatus(to: JobStatus, from: readonly JobStatus[], stop?: JobStop | null): Promise<boolean>;
   setOptions(options: { settings: JobSettings; outputPath: string }): Promise<void>;
   /** Makes failed rows pending again. Returns their number. */
   retryFailed(filter: {

@@ -1,10 +1,27 @@
-/** Schema version of the first release. Versions 1 to 5 existed only before it. */
-export const INITIAL_VERSION = 6;
+/** Returns a statement that sets the causes of stopped jobs from their texts, which version 6 stored alone. */
+export function stopCausesFromTexts(jobs: string): string {
+  return `UPDATE ${jobs} SET stop_cause = CASE last_error
+    WHEN 'cancelled by the user' THEN 'cancelled_by_user'
+    WHEN 'cancelled by worker request' THEN 'cancelled_by_row_agent'
+    WHEN 'interrupted' THEN 'interrupted' ELSE 'other' END
+    WHERE last_error IS NOT NULL`;
+}
 
 /** A numbered change of a ledger's schema. The schema is never changed in another way. */
 export interface Migration {
   readonly version: number;
   readonly sql: string;
+}
+
+/**
+ * Returns the migrations of a ledger, in its SQL dialect. `initialSchema` creates the tables; versions 1 to 5 existed only
+ * before it. `stopCause` adds the cause of a stop, and whether a batch may belong to another client.
+ */
+export function ledgerMigrations(initialSchema: string, stopCause: string): readonly Migration[] {
+  return [
+    { version: 6, sql: initialSchema },
+    { version: 7, sql: stopCause },
+  ];
 }
 
 /**

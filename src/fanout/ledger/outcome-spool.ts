@@ -131,18 +131,31 @@ export class OutcomeSpool implements Disposable {
     const found: { file: string; outcomes: SpooledOutcome[] }[] = [];
     const prefix = this.#prefix();
     for (const directory of spoolDirectories(outputPath)) {
-      const names = readNames(directory).filter((name) => name.startsWith(prefix));
-      for (const name of names) {
+      for (const name of this.#readNames(directory)) {
+        if (!name.startsWith(prefix)) continue;
         if (options.dead && isAlive(Number.parseInt(name.slice(prefix.length), 10))) continue;
         const file = path.join(directory, name);
         try {
           found.push({ file, outcomes: readOwnFile(file) });
         } catch (error) {
-          this.#options.report(`cannot read ${file}: ${errorMessage(error)}; its rows are executed again`);
+          this.#reportUnread(file, error);
         }
       }
     }
     return found;
+  }
+
+  #readNames(directory: string): string[] {
+    try {
+      return readdirSync(directory);
+    } catch (error) {
+      if (!hasErrorCode(error, "ENOENT")) this.#reportUnread(directory, error);
+      return [];
+    }
+  }
+
+  #reportUnread(file: string, error: unknown): void {
+    this.#options.report(`cannot read ${file}: ${errorMessage(error)}; its rows are executed again`);
   }
 
   #prefix(): string {
@@ -224,14 +237,6 @@ function readOwnFile(file: string): SpooledOutcome[] {
 function decodeLine(line: string): SpooledOutcome[] {
   try {
     return [SPOOLED_OUTCOME.decode(JSON.parse(line))];
-  } catch {
-    return [];
-  }
-}
-
-function readNames(directory: string): string[] {
-  try {
-    return readdirSync(directory);
   } catch {
     return [];
   }

@@ -14,9 +14,11 @@ import {
   type JobCounts,
   type JobRecord,
   type JobStatus,
+  type JobStop,
   type JobTask,
   jobName,
   type Row,
+  STOP_CAUSES,
   type StoredAnswer,
   type TranscriptEntry,
 } from "../job.ts";
@@ -42,7 +44,10 @@ export function decodeJob(row: DatabaseRow): JobRecord {
     isReading: Boolean(row.is_reading),
     inputPath: text(row.input_path),
     outputPath: text(row.output_path),
-    error: textOrNull(row.last_error),
+    stop:
+      row.stop_cause === null
+        ? null
+        : { cause: requireOneOf(STOP_CAUSES, row.stop_cause), reason: text(row.last_error) },
     createdAtMs: count(row.created_at),
     updatedAtMs: count(row.updated_at),
     startedAtMs: countOrNull(row.started_at),
@@ -124,6 +129,7 @@ export function decodeBatchGroup(row: DatabaseRow): BatchGroup {
     answered: count(row.answered),
     fileId: textOrNull(row.file_id),
     batchId: textOrNull(row.batch_id),
+    isAssumed: Boolean(row.is_assumed),
     tries: count(row.tries),
     cancelRequested: Boolean(row.cancel_requested),
     error: textOrNull(row.last_error),
@@ -165,8 +171,15 @@ export function usageValues(usage: TokenUsage): Record<UsageValue, number> {
 }
 
 /** Returns the statement parameters that change the status of a job. */
-export function statusValues(to: JobStatus, error: string | null, now: number) {
-  return { to, error, now, endedAt: hasEnded(to) ? now : null, startedAt: to === "running" ? now : null };
+export function statusValues(to: JobStatus, stop: JobStop | null, now: number) {
+  return {
+    to,
+    stopCause: stop?.cause ?? null,
+    error: stop?.reason ?? null,
+    now,
+    endedAt: hasEnded(to) ? now : null,
+    startedAt: to === "running" ? now : null,
+  };
 }
 
 /**
@@ -181,6 +194,7 @@ export function groupValues(groupId: string, change: BatchGroupChange) {
     fileId: change.fileId ?? null,
     hasBatchId: change.batchId === undefined ? 0 : 1,
     batchId: change.batchId ?? null,
+    isAssumed: change.isAssumed === undefined ? null : Number(change.isAssumed),
     tries: change.tries ?? null,
     cancelRequested: change.cancelRequested === undefined ? null : Number(change.cancelRequested),
     error: change.error ?? null,

@@ -1,3 +1,4 @@
+import { otherStop } from "../job.ts";
 import type { JobLedger } from "./job-ledger.ts";
 
 /** Makes failed rows pending again, and an ended job resumable. Returns the number of rows. Calls no model. */
@@ -7,8 +8,8 @@ export async function retryFailedItems(
 ): Promise<number> {
   const rows = await ledger.retryFailed(filter);
   if (rows > 0) {
-    const reason = `${rows} failed rows are pending again`;
-    await ledger.setStatus("paused", ["completed", "completed_with_errors", "failed", "cancelled"], reason);
+    const stop = otherStop(`${rows} failed rows are pending again`);
+    await ledger.setStatus("paused", ["completed", "completed_with_errors", "failed", "cancelled"], stop);
   }
   return rows;
 }

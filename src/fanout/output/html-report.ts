@@ -42,7 +42,7 @@ function head(summary: JobSummary): string {
   const { job, counts, price, failuresByClass } = summary;
   const used = formatUsage(counts.usage, price && costInUsd(price, counts.usage));
   const facts: [string, string][] = [
-    ["status", job.error === null ? job.status : `${job.status} (${job.error})`],
+    ["status", job.stop ? `${job.status} (${job.stop.reason})` : job.status],
     [
       "rows",
       `${counts.completed} completed, ${counts.failed} failed, ${counts.running + counts.pending} open of ${job.totalRows}`,

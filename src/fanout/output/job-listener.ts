@@ -1,11 +1,4 @@
-import {
-  type ErrorClass,
-  INTERRUPTED,
-  type ItemRecord,
-  type JobCounts,
-  type JobRecord,
-  type RunStopReason,
-} from "../job.ts";
+import type { ErrorClass, ItemRecord, JobCounts, JobRecord, RunStopReason } from "../job.ts";
 import type { JobProgress } from "./job-progress.ts";
 import type { JobSummary } from "./job-summary.ts";
 
@@ -40,7 +33,7 @@ export interface JobEnd {
 
 /** Returns 0 if every selected row completed, 130 if the user interrupted the run, otherwise 1. */
 export function exitCodeOf({ summary, end }: JobEnd): number {
-  if (end.type === "stopped" && end.reason === INTERRUPTED) return 130;
+  if (end.type === "stopped" && end.cause === "interrupted") return 130;
   if (end.type === "stopped") return 1;
   return summary.counts.failed === 0 ? 0 : 1;
 }

@@ -59,7 +59,7 @@ export function jobReport(summary: JobSummary): string {
   const unsampled = job.totalRows - counts.total;
   const lines = [
     `job       ${job.id}`,
-    `status    ${job.status}${job.error === null ? "" : ` (${job.error})`}`,
+    `status    ${job.status}${job.stop ? ` (${job.stop.reason})` : ""}`,
     `rows      ${counts.completed} completed, ${counts.failed} failed, ${counts.running} running, ${counts.pending} pending${unsampled > 0 ? `, ${unsampled} unsampled` : ""} of ${job.totalRows}`,
     `tokens    ${counts.usage.inputTokens} in (${counts.usage.cachedInputTokens} cached), ${counts.usage.outputTokens} out`,
     `cost      ${price ? formatUsdExact(costInUsd(price, counts.usage)) : `unknown; set the price of ${task.model} with --prices FILE`}`,

@@ -56,7 +56,7 @@ export function summaryFields(summary: JobSummary): Record<string, unknown> {
     total_items: counts.total,
     completed_items: counts.completed,
     failed_items: counts.failed,
-    job_error: job.error,
+    job_error: job.stop?.reason ?? null,
     failed_item_errors:
       failures.length === 0
         ? null

@@ -3,7 +3,7 @@ import { StatusLine } from "../../agent/output/status-line.ts";
 import { type Clock, systemClock } from "../../async/clock.ts";
 import { formatAge } from "../../base/text/format-age.ts";
 import { costInUsd } from "../cost/price-table.ts";
-import { INTERRUPTED, type ItemRecord, type JobCounts, type JobRecord } from "../job.ts";
+import type { ItemRecord, JobCounts, JobRecord } from "../job.ts";
 import type { JobEnd, JobListener } from "./job-listener.ts";
 import { formatProgress, formatUsage, type JobProgress } from "./job-progress.ts";
 import type { JobSummary } from "./job-summary.ts";
@@ -88,7 +88,7 @@ function endLines({ summary, end, errorsPath }: JobEnd, seconds: number): string
     lines.push(`failures: ${errorsPath}`);
     lines.push(`to retry the failed rows: procwire jobs retry ${id}`);
   }
-  if (job.error !== null && job.error !== INTERRUPTED) lines.push(`reason: ${job.error}`);
+  if (job.stop && job.stop.cause !== "interrupted") lines.push(`reason: ${job.stop.reason}`);
   const left = job.totalRows - counts.completed - counts.failed;
   if (left > 0 || end.type === "stopped") {
     lines.push(`to continue with the remaining ${left} rows: run the same command again`);

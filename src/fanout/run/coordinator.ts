@@ -6,7 +6,7 @@ import type { BatchGroupLimits } from "../batch/batch-run.ts";
 import type { BudgetLimits, SharedBudget } from "../cost/job-budget.ts";
 import { PACKAGE_PRICES, type PriceTable } from "../cost/price-table.ts";
 import type { TableRows } from "../input/table-rows.ts";
-import { finalStatus, type ItemRecord, type JobRecord, type RunStopReason } from "../job.ts";
+import { finalStatus, type ItemRecord, type JobRecord, otherStop, type RunStopReason } from "../job.ts";
 import type { JobSettings } from "../job-settings.ts";
 import type { JobLedger, JobStore } from "../ledger/job-ledger.ts";
 import type { ExportOptions } from "../output/export-results.ts";
@@ -137,8 +137,8 @@ async function runRows(
     );
   } catch (error) {
     // The ledger itself may have failed. Then the first error is the one to report.
-    const reason = errorMessage(error);
-    await ledger.setStatus("paused", ["running"], reason).catch(() => undefined);
+    const stop = otherStop(errorMessage(error));
+    await ledger.setStatus("paused", ["running"], stop).catch(() => undefined);
     throw error;
   } finally {
     await ticker.stop().catch(() => undefined);
@@ -164,14 +164,14 @@ function isWorthWarming(job: JobRecord, { template }: CompiledTask): boolean {
 export async function setFinalStatus(ledger: JobLedger, end: RunStopReason): Promise<void> {
   if (end.type === "idle") return;
   if (end.type === "stopped") {
-    await ledger.setStatus(end.status, ["running"], end.reason);
+    await ledger.setStatus(end.status, ["running"], end);
     return;
   }
   const job = await ledger.job();
   const counts = await ledger.counts();
   const open = counts.pending + counts.running;
   const unsampled = job.totalRows - counts.total;
-  const pause = (reason: string) => ledger.setStatus("paused", ["running"], reason);
+  const pause = (reason: string) => ledger.setStatus("paused", ["running"], otherStop(reason));
   if (job.isReading) await pause("the table was not read completely; run the command that started the job again");
   else if (open > 0) await pause(`the requested rows are finished; ${open} other rows are left`);
   else if (unsampled > 0) await pause(`the sample is finished; ${unsampled} rows are left`);
@@ -186,7 +186,7 @@ async function writeFiles(ledger: JobLedger, files: JobFiles, log: ResultsLog): 
     return await files.write(ledger, job);
   } catch (error) {
     const message = errorMessage(error);
-    await ledger.setStatus("failed", JOB_STATUSES, `auto-export failed: ${message}`);
+    await ledger.setStatus("failed", JOB_STATUSES, otherStop(`auto-export failed: ${message}`));
     throw new Error(
       `failed to export output csv ${job.id}: ${message}; nothing is lost: \`procwire jobs export ${job.id.slice(0, 8)}\` writes it again`,
       { cause: error },

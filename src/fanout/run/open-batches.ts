@@ -2,6 +2,7 @@ import { systemClock } from "../../async/clock.ts";
 import { affordableBatchRows } from "../batch/batch-budget.ts";
 import { BatchRun, type BatchRunOptions } from "../batch/batch-run.ts";
 import type { Price } from "../cost/price-table.ts";
+import { otherStop } from "../job.ts";
 import { DEFAULT_OUTAGE_TIMEOUT_MS } from "../job-settings.ts";
 import type { CoordinatorOptions } from "./coordinator.ts";
 
@@ -30,7 +31,7 @@ export async function openBatches(
     outageTimeoutMs: options.outageTimeoutMs ?? DEFAULT_OUTAGE_TIMEOUT_MS,
     onWarning: (message) => listener?.warning?.(message),
     pause: async (reason) => {
-      await ledger.setStatus("paused", ["running"], reason);
+      await ledger.setStatus("paused", ["running"], otherStop(reason));
     },
   });
 }

@@ -3,11 +3,12 @@ import { type BudgetLimits, JobBudget } from "../cost/job-budget.ts";
 import type { Price } from "../cost/price-table.ts";
 import {
   CANCELLED_BY_ROW_AGENT,
-  CANCELLED_BY_USER,
   INTERRUPTED,
   type ItemRecord,
   type JobCounts,
   type JobRecord,
+  type JobStop,
+  otherStop,
   type RunStopReason,
 } from "../job.ts";
 import type { ItemLease, JobLedger } from "../ledger/job-ledger.ts";
@@ -85,7 +86,7 @@ class Scheduler {
       maxAttempts: options.job.settings.maxAttempts,
       hasFallbackLeft: (item) => hasFallbackLeft(options.job, item),
       random: options.random ?? Math.random,
-      pause: (reason) => this.#halt("paused", reason),
+      pause: (reason) => this.#halt("paused", otherStop(reason)),
     };
   }
 
@@ -125,7 +126,7 @@ class Scheduler {
       const freeSlots = Math.min(concurrency - slotCount, affordable);
       const leaseLimit = this.#isCold ? Math.min(freeSlots, 1 - slotCount) : freeSlots;
       const isUsedUp = leaseLimit <= 0 && this.#slots.size === 0;
-      if (isUsedUp && !this.#options.keepsRunOpen?.()) this.#halt("paused", this.#budget.usedUpReason());
+      if (isUsedUp && !this.#options.keepsRunOpen?.()) this.#halt("paused", otherStop(this.#budget.usedUpReason()));
       if (this.#stop) return;
       const leases = leaseLimit > 0 ? await ledger.lease(leaseLimit) : [];
       for (const lease of leases) this.#startSlot(lease);
@@ -194,7 +195,7 @@ class Scheduler {
   #addSuspect(item: ItemRecord, refusal: ApiRejection): void {
     this.#systemicFailure.add(item, refusal);
     const { reason } = this.#systemicFailure;
-    if (reason !== null) this.#halt("paused", `the API refuses every request: ${reason}`);
+    if (reason !== null) this.#halt("paused", otherStop(`the API refuses every request: ${reason}`));
   }
 
   /** Decides at the end whether the rejected rows failed or a systemic failure was the cause. */
@@ -221,13 +222,13 @@ class Scheduler {
       failFast.type === "count" ? failFast.rows : Math.max(1, Math.ceil((this.#total * failFast.percent) / 100));
     if (this.#failedInRun < limit) return;
     const flagValue = failFast.type === "count" ? `${failFast.rows}` : `${failFast.percent}%`;
-    this.#halt("failed", `${this.#failedInRun} rows failed (--fail-fast ${flagValue})`);
+    this.#halt("failed", otherStop(`${this.#failedInRun} rows failed (--fail-fast ${flagValue})`));
   }
 
   /** Stops the run; the first reason applies. Rows in flight run to their end, unless `abortRows` is set. */
-  #halt(status: "paused" | "failed" | "cancelled", reason: string, options: { abortRows?: boolean } = {}): void {
-    this.#stop ??= { type: "stopped", status, reason };
-    if (options.abortRows) this.#rowAbort.abort(new Error(reason));
+  #halt(status: "paused" | "failed" | "cancelled", stop: JobStop, options: { abortRows?: boolean } = {}): void {
+    this.#stop ??= { type: "stopped", status, ...stop };
+    if (options.abortRows) this.#rowAbort.abort(new Error(stop.reason));
     this.#wake.resolve();
   }
 
@@ -255,7 +256,8 @@ class Scheduler {
     const { ledger } = this.#options;
     const job = await ledger.job();
     if (job.status === "cancelled" || job.status === "paused" || job.status === "failed") {
-      this.#halt(job.status, job.error ?? job.status, { abortRows: job.error === CANCELLED_BY_USER });
+      const stop = job.stop ?? otherStop(job.status);
+      this.#halt(job.status, stop, { abortRows: stop.cause === "cancelled_by_user" });
     }
     if (!ledger.shared && !this.#options.isReading) return;
     // Other processes also use tokens and fail rows, and a table that is being read grows.
@@ -272,6 +274,6 @@ class Scheduler {
     const spending = await this.#options.ledger.spending();
     if (!spending || counts.running > 0 || counts.pending === 0 || this.#options.keepsRunOpen?.()) return;
     this.#budget.setSpending(spending);
-    if (this.#budget.affordableRows(0) <= 0) this.#halt("paused", this.#budget.usedUpReason());
+    if (this.#budget.affordableRows(0) <= 0) this.#halt("paused", otherStop(this.#budget.usedUpReason()));
   }
 }

@@ -1,6 +1,6 @@
 import { setImmediate as nextTick } from "node:timers/promises";
 import { estimateChars, type TableRows } from "../input/table-rows.ts";
-import { InputError, type JobRecord, type NewItem } from "../job.ts";
+import { InputError, type JobRecord, type NewItem, otherStop } from "../job.ts";
 import type { AnswerSource, JobLedger, ReusedAnswer } from "../ledger/job-ledger.ts";
 import type { CompiledTask } from "../row/compiled-task.ts";
 import type { BackgroundTask } from "./background-tasks.ts";
@@ -43,7 +43,7 @@ export class TableIngestion implements BackgroundTask {
       // Some rows are already paid for. They stay, and a job with the corrected table reuses their answers.
       const hint = error.hint === undefined ? "" : `; ${error.hint}`;
       const reason = `the table cannot be read to its end: ${error.message}${hint}`;
-      await ledger.setStatus("failed", ["running"], reason);
+      await ledger.setStatus("failed", ["running"], otherStop(reason));
       return;
     }
     this.isOpen = false;

@@ -1,5 +1,5 @@
 import { type Clock, sleep, systemClock } from "../../async/clock.ts";
-import { INTERRUPTED, type JobRecord } from "../job.ts";
+import type { JobRecord } from "../job.ts";
 import type { JobLedger, JobStore } from "../ledger/job-ledger.ts";
 import type { JobListener } from "../output/job-listener.ts";
 import { compileTask } from "../row/compiled-task.ts";
@@ -96,7 +96,7 @@ async function work(options: WorkerOptions, { job, ledger, rowAgent }: JoinedJob
   });
   if (hasJoined) listener.left?.(job, rows);
   // Interrupting one worker does not stop the others.
-  if (end.type === "stopped" && end.reason === INTERRUPTED) return;
+  if (end.type === "stopped" && end.cause === "interrupted") return;
   // A fault of this machine (its key, quota or route to the API) does not affect other workers.
   if (end.type === "stopped" && end.status === "paused" && (await ledger.job()).status === "running") {
     throw new Error(`this worker cannot continue: ${end.reason}`);

@@ -123,7 +123,7 @@ export class JobsQueryService {
     return {
       jobId: job.id,
       status: job.status,
-      error: job.error,
+      error: job.stop?.reason ?? null,
       instruction: job.task.instruction,
       model: job.settings.model ?? job.task.model,
       inputPath: job.inputPath,

@@ -12,6 +12,7 @@ import {
   startMockMessageBatches,
 } from "../../support/models/mock-message-batches.ts";
 import { runCli, startCli } from "../../support/servers/run-cli.ts";
+import { until } from "../../support/system/until.ts";
 import { catTable } from "../fanout-harness.ts";
 
 const ROWS = 6;
@@ -112,7 +113,8 @@ describe("a job with Anthropic message batches", { concurrency: 2 }, () => {
     });
   }
 
-  test("pays no row twice if it first takes another client's batch of equal size for its own after kill -9", async () => {
+  /** Runs `body` after a kill between the creation of a batch and its record. Another client has a batch of equal size. */
+  const afterKill = async (given: MockMessageBatchesOptions, body: (setup: Setup) => Promise<void>) => {
     const reached = Promise.withResolvers<void>();
     let started: MockMessageBatches | null = null;
     let isArmed = true;
@@ -127,12 +129,42 @@ describe("a job with Anthropic message batches", { concurrency: 2 }, () => {
       reached.resolve();
       return new Promise<void>(() => undefined);
     };
-    await withBatches({ onStep }, async ({ mock, options, rows, countCalls }) => {
-      started = mock;
-      const killed = startCli(ARGS, options);
+    await withBatches({ ...given, onStep }, async (setup) => {
+      started = setup.mock;
+      const killed = startCli(ARGS, setup.options);
       await Promise.race([reached.promise, killed.ended]);
       killed.child.kill("SIGKILL");
       assert.equal((await killed.ended).signal, "SIGKILL", killed.stderr);
+      await body(setup);
+    });
+  };
+
+  /** Cancels the running job after the first poll of one of its batches. Returns the ids of the cancelled batches. */
+  const cancelRun = async ({ mock, options }: Setup) => {
+    const run = startCli([...ARGS, "--json"], options);
+    await until("a batch is polled", () => mock.batches.some(({ pollCount }) => pollCount > 0), run.ended);
+    const { job_id: jobId } = JSON.parse(run.stdout.split("\n")[0] ?? "");
+    assert.equal((await runCli(["jobs", "cancel", jobId], options)).code, 0);
+    await run.ended;
+    return { cancelled: mock.cancelled, stdout: run.stdout };
+  };
+
+  test("cancels its batch at the provider when the job is cancelled", async () => {
+    await withBatches({ areEndless: true }, async (setup) => {
+      assert.deepEqual((await cancelRun(setup)).cancelled, ["msgbatch_1"]);
+    });
+  });
+
+  test("cancels no batch that may belong to another client when the job is cancelled after kill -9", async () => {
+    await afterKill({ areEndless: true }, async (setup) => {
+      const { cancelled, stdout } = await cancelRun(setup);
+      assert.deepEqual(cancelled, []);
+      assert.match(stdout, /batch msgbatch_other is not cancelled: it may belong to another client/);
+    });
+  });
+
+  test("pays no row twice if it first takes another client's batch of equal size for its own after kill -9", async () => {
+    await afterKill({}, async ({ mock, options, rows, countCalls }) => {
       const end = await runCli(ARGS, options);
       assert.equal(end.code, 0, end.stderr);
       assert.equal(mock.batches.length, 2);

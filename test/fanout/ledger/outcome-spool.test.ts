@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdir, mkdtemp, readdir, readFile, realpath, rename, rm, symlink } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, realpath, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterEach, beforeEach, suite, test } from "node:test";
@@ -44,6 +44,17 @@ suite("OutcomeSpool", () => {
     assert.ok(warnings.includes(`outcomes are spooled to ${path.join(moved, name)}`), warnings.join("\n"));
     spool.remove();
     assert.deepEqual(await readdir(moved), []);
+  });
+
+  test("reports a directory whose outcomes cannot be read, and not a missing one", async () => {
+    await rm(out, { recursive: true });
+    createSpool().pending(path.join(out, "out.csv"));
+    assert.deepEqual(warnings, []);
+    await writeFile(out, "");
+    assert.deepEqual(createSpool().pending(path.join(out, "out.csv")), []);
+    const [warning = "", ...more] = warnings;
+    assert.match(warning, /^cannot read .*\/out: .*ENOTDIR.*; its rows are executed again$/);
+    assert.deepEqual(more, []);
   });
 
   test("leaves its file to the next run if the ledger never stored the outcome", async () => {

@@ -137,7 +137,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
       totalRows: 3,
       isReading: false,
       status: "pending",
-      error: null,
+      stop: null,
       updatedAtMs: job.createdAtMs,
       startedAtMs: null,
       completedAtMs: null,
@@ -337,7 +337,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     await ledger.complete(lease, { result: "{}", usage, stop: true });
     const job = await ledger.job();
     assert.equal(job.status, "cancelled");
-    assert.equal(job.error, "cancelled by worker request");
+    assert.deepEqual(job.stop, { cause: "cancelled_by_row_agent", reason: "cancelled by worker request" });
     assert.deepEqual((await statuses(ledger)).sort(), ["completed", "pending"]);
     assert.deepEqual(await ledger.lease(1), []);
   });
@@ -406,14 +406,14 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
   contract("a job's status changes only from the given statuses", async (harness) => {
     await using ledger = await started(harness, 1);
     assert.equal(await ledger.setStatus("completed", ["pending"]), false);
-    assert.equal(await ledger.setStatus("paused", ["running"], "quota"), true);
+    assert.equal(await ledger.setStatus("paused", ["running"], { cause: "other", reason: "quota" }), true);
     const paused = await ledger.job();
     assert.equal(paused.status, "paused");
-    assert.equal(paused.error, "quota");
+    assert.deepEqual(paused.stop, { cause: "other", reason: "quota" });
     assert.equal(paused.completedAtMs, null);
     assert.ok(paused.startedAtMs !== null);
     assert.equal(await ledger.setStatus("running", ["paused"]), true);
-    assert.equal((await ledger.job()).error, null);
+    assert.equal((await ledger.job()).stop, null);
     assert.equal(await ledger.setStatus("cancelled", ["running"]), true);
     assert.ok((await ledger.job()).completedAtMs !== null);
   });

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { setImmediate } from "node:timers/promises";
+import { CANCELLED_BY_ROW_AGENT } from "../../../src/fanout/job.ts";
 import type { JobStore } from "../../../src/fanout/ledger/job-ledger.ts";
 import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
 import type { Tool } from "../../../src/tools/tool.ts";
@@ -307,7 +308,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
       return report(request, { n: 1 });
     });
     const { summary, end } = await harness.run({ table: catTable(10), concurrency: 4 });
-    assert.deepEqual(end, { type: "stopped", status: "cancelled", reason: "cancelled by worker request" });
+    assert.deepEqual(end, { type: "stopped", status: "cancelled", ...CANCELLED_BY_ROW_AGENT });
     assert.equal(summary.job.status, "cancelled");
     assert.deepEqual(
       (await harness.output()).map((row) => row.status),

@@ -56,7 +56,7 @@ suite("an API outage", { concurrency: 4 }, () => {
       settings: { maxAttempts: 1 },
     });
     assert.equal(end.type === "stopped" && end.status, "paused");
-    assert.match(summary.job.error ?? "", /^the API cannot be used: .*500/);
+    assert.match(summary.job.stop?.reason ?? "", /^the API cannot be used: .*500/);
     assert.deepEqual([summary.counts.failed, summary.counts.pending], [0, 4]);
   });
 

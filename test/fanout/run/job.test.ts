@@ -65,7 +65,7 @@ test("an interrupt releases the rows in flight and writes the table, and the job
   const first = await harness.run({ table: catTable(6), concurrency: 2, signal: controller.signal });
   assert.equal(exitCodeOf(first), 130);
   assert.equal(first.summary.job.status, "paused");
-  assert.equal(first.summary.job.error, "interrupted");
+  assert.equal(first.summary.job.stop?.cause, "interrupted");
   assert.deepEqual(
     (await harness.output()).map((row) => `${row.status} ${row.attempt_count}`),
     ["completed 1", "completed 1", "pending 0", "pending 0", "pending 0", "pending 0"],
@@ -86,7 +86,7 @@ test("an exhausted quota pauses the job at once with a reason and costs no row a
   );
   const first = await harness.run({ table: catTable(5), concurrency: 1 });
   assert.equal(first.summary.job.status, "paused");
-  assert.equal(first.summary.job.error, "the API answered 429: no money");
+  assert.equal(first.summary.job.stop?.reason, "the API answered 429: no money");
   assert.equal(exitCodeOf(first), 1);
   assert.equal(harness.mock.requests.length, 2);
   assert.deepEqual(
@@ -119,7 +119,7 @@ test("an unreachable API pauses the job instead of failing its rows one by one",
   await using harness = await FanoutHarness.open((request) => (down ? { type: "reset" } : report(request)));
   const first = await harness.run({ table: catTable(20), concurrency: 2, retry: impatient });
   assert.equal(first.summary.job.status, "paused");
-  assert.match(first.summary.job.error ?? "", /^the API cannot be used: the connection to the API failed: /);
+  assert.match(first.summary.job.stop?.reason ?? "", /^the API cannot be used: the connection to the API failed: /);
   assert.equal(first.summary.counts.pending, 20);
   assert.equal(exitCodeOf(first), 1);
   down = false;
@@ -173,7 +173,7 @@ test("fail-fast by count and by percent ends the job as failed with rows left", 
     assert.equal(end.summary.job.status, "failed");
     assert.equal(end.summary.counts.failed, 2);
     assert.equal(end.summary.counts.pending, 8);
-    assert.match(end.summary.job.error ?? "", /^2 rows failed \(--fail-fast (2|20%)\)$/);
+    assert.match(end.summary.job.stop?.reason ?? "", /^2 rows failed \(--fail-fast (2|20%)\)$/);
     assert.equal(exitCodeOf(end), 1);
   }
 });
@@ -182,7 +182,7 @@ test("a budget of tokens pauses the job before it is exceeded, and a larger one 
   await using harness = await FanoutHarness.open((request) => report(request));
   const first = await harness.run({ table: catTable(10), concurrency: 1, budget: { tokens: 7 } });
   assert.equal(first.summary.job.status, "paused");
-  assert.match(first.summary.job.error ?? "", /^the budget of 7 tokens is used up \(6 used\)$/);
+  assert.match(first.summary.job.stop?.reason ?? "", /^the budget of 7 tokens is used up \(6 used\)$/);
   assert.equal(first.summary.counts.completed, 3);
   const second = await harness.run({ table: catTable(10), concurrency: 1, budget: { tokens: 100 } });
   assert.equal(second.summary.job.status, "completed");
@@ -193,7 +193,7 @@ test("a sample executes the first rows only, and the whole job resumes from ther
   await using harness = await FanoutHarness.open((request) => report(request));
   const sample = await harness.run({ table: catTable(10), settings: { rowLimit: 3 } });
   assert.equal(sample.summary.job.status, "paused");
-  assert.equal(sample.summary.job.error, "the sample is finished; 7 rows are left");
+  assert.equal(sample.summary.job.stop?.reason, "the sample is finished; 7 rows are left");
   assert.equal(exitCodeOf(sample), 0);
   assert.equal((await harness.output()).length, 3);
   const whole = await harness.run({ table: catTable(10) });

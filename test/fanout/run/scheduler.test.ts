@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { NO_USAGE } from "../../../src/agent/token-usage.ts";
-import type { ItemRecord, JobRecord } from "../../../src/fanout/job.ts";
+import { CANCELLED_BY_USER, type ItemRecord, type JobRecord } from "../../../src/fanout/job.ts";
 import type { ItemLease, JobLedger } from "../../../src/fanout/ledger/job-ledger.ts";
 import type { RowAgent, RowOutcome } from "../../../src/fanout/row/row-outcome.ts";
 import { RateLimiter } from "../../../src/fanout/run/rate-limiter.ts";
@@ -20,7 +20,7 @@ const job: JobRecord = {
   headers: [],
   totalRows: 0,
   status: "running",
-  error: null,
+  stop: null,
   createdAtMs: 0,
   updatedAtMs: 0,
   startedAtMs: 0,
@@ -211,7 +211,7 @@ test("an interrupt releases rows and leases no more", async () => {
   );
   await clock.advance(1);
   controller.abort(new Error("SIGINT"));
-  assert.deepEqual(await ended, { type: "stopped", status: "paused", reason: "interrupted" });
+  assert.deepEqual(await ended, { type: "stopped", status: "paused", cause: "interrupted", reason: "interrupted" });
   assert.deepEqual(
     log.filter((line) => line.startsWith("lease") || line.startsWith("release")),
     ["lease row-1", "lease row-2", "release row-1", "release row-2"],
@@ -220,10 +220,35 @@ test("an interrupt releases rows and leases no more", async () => {
 
 test("a status change by another process takes effect at the next poll", async () => {
   const { ledger } = fakeLedger(1);
-  const stopped: JobLedger = { ...ledger, job: async () => ({ ...job, status: "paused", error: "quota" }) };
+  const stopped: JobLedger = {
+    ...ledger,
+    job: async () => ({ ...job, status: "paused", stop: { cause: "other", reason: "quota" } }),
+  };
   const done = Promise.withResolvers<RowOutcome>();
   const { clock, ended } = run(stopped, () => done.promise, { pollMs: 100 });
   await clock.advance(150);
   done.resolve(refused);
-  assert.deepEqual(await ended, { type: "stopped", status: "paused", reason: "quota" });
+  assert.deepEqual(await ended, { type: "stopped", status: "paused", cause: "other", reason: "quota" });
 });
+
+for (const [cause, aborts] of [
+  ["cancelled_by_user", true],
+  ["other", false],
+] as const) {
+  test(`a job that another process cancels with the cause ${cause} ${aborts ? "aborts" : "does not abort"} its rows`, async () => {
+    const { ledger } = fakeLedger(1);
+    const stop = { cause, reason: CANCELLED_BY_USER.reason };
+    const cancelled: JobLedger = { ...ledger, job: async () => ({ ...job, status: "cancelled", stop }) };
+    const done = Promise.withResolvers<RowOutcome>();
+    let rowSignal: AbortSignal | undefined;
+    const row = (_lease: unknown, signal: AbortSignal) => {
+      rowSignal = signal;
+      return done.promise;
+    };
+    const { clock, ended } = run(cancelled, row, { pollMs: 100 });
+    await clock.advance(150);
+    assert.equal(rowSignal?.aborted, aborts);
+    done.resolve(refused);
+    assert.deepEqual(await ended, { type: "stopped", status: "cancelled", ...stop });
+  });
+}

@@ -79,7 +79,7 @@ test("an invalid row ends the job and keeps its answers; the corrected table exe
   const broken = [...lines.slice(0, 100), "cat,too many fields", ...lines.slice(100)].join("\n");
   const first = await harness.run({ ...FEW_ROWS, table: broken });
   assert.ok(first.end.type === "stopped" && first.end.status === "failed");
-  assert.match(first.summary.job.error ?? "", /cannot be read to its end: csv row 101 has 2 fields/);
+  assert.match(first.summary.job.stop?.reason ?? "", /cannot be read to its end: csv row 101 has 2 fields/);
   const answered = first.summary.counts.completed;
   const second = await harness.run({ ...FEW_ROWS, table: `${lines.join("\n")}\n`, concurrency: 32 });
   assert.equal(second.summary.counts.completed, ROWS);

@@ -31,7 +31,7 @@ suite("a systemic failure", { concurrency: 3 }, () => {
       const table = catTable(ROWS);
       const { end, summary } = await harness.run({ table, concurrency: 8 });
       assert.equal(end.type === "stopped" && end.status, "paused");
-      assert.match(summary.job.error ?? "", /^the API refuses every request: the API answered \d{3}/);
+      assert.match(summary.job.stop?.reason ?? "", /^the API refuses every request: the API answered \d{3}/);
       assert.deepEqual([summary.counts.failed, summary.counts.pending], [0, ROWS]);
       assert.deepEqual(harness.finishedRows, []);
       assert.ok(harness.mock.requests.length <= 24, `${harness.mock.requests.length} requests`);

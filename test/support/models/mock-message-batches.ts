@@ -15,6 +15,8 @@ export interface MockMessageBatchesOptions {
   result?: (itemId: string) => object | null;
   /** Called before a step takes effect, and again before its response is sent; may never return. */
   onStep?: (step: MessageBatchStep, when: "arrived" | "done") => void | Promise<void>;
+  /** Whether batches stay in progress. Otherwise they end at the second poll. */
+  areEndless?: boolean;
 }
 
 interface Line {
@@ -32,6 +34,8 @@ interface MockMessageBatch {
 export interface MockMessageBatches {
   url: string;
   batches: MockMessageBatch[];
+  /** Ids of cancelled batches. */
+  cancelled: string[];
   /** Item ids of single calls, and their bodies. */
   single: { itemId: string; body: Record<string, unknown> }[];
   close(): Promise<void>;
@@ -42,8 +46,9 @@ const REPORT = "report_agent_job_result";
 const CUSTOM_ID = /^[a-zA-Z0-9_-]{1,64}$/;
 
 export async function startMockMessageBatches(options: MockMessageBatchesOptions = {}): Promise<MockMessageBatches> {
-  const { result = (itemId) => ({ itemId }), onStep } = options;
+  const { result = (itemId) => ({ itemId }), onStep, areEndless = false } = options;
   const batches: MockMessageBatch[] = [];
+  const cancelled: string[] = [];
   const single: MockMessageBatches["single"] = [];
   const mock = await startMockResponses(({ body }) => {
     const item = itemOf(body);
@@ -72,8 +77,9 @@ export async function startMockMessageBatches(options: MockMessageBatchesOptions
     const id = `msgbatch_${batches.length + 1}`;
     const batch = { id, lines: requests, pollCount: 0, createdAt: new Date().toISOString() };
     batches.push(batch);
-    return batchObject(batch);
+    return toObject(batch);
   };
+  const toObject = (batch: MockMessageBatch) => batchObject(batch, !areEndless && batch.pollCount > 1);
 
   const answer = async (method: string, path: string, text: string): Promise<object | string | null> => {
     const [id, verb] = path.split("/");
@@ -81,16 +87,17 @@ export async function startMockMessageBatches(options: MockMessageBatchesOptions
       return method === "POST"
         ? step("create", () => create(text))
         : step("list", () => {
-            const data = batches.map(batchObject).reverse();
+            const data = batches.map(toObject).reverse();
             return { data, has_more: false, first_id: null, last_id: null };
           });
     }
     const batch = batches.find((candidate) => candidate.id === id);
     if (!batch) return null;
     if (verb === "results") return step("results", () => batch.lines.map(resultLine).join(""));
+    if (verb === "cancel") cancelled.push(batch.id);
     return step("get", () => {
       batch.pollCount++;
-      return batchObject(batch);
+      return toObject(batch);
     });
   };
 
@@ -140,6 +147,7 @@ export async function startMockMessageBatches(options: MockMessageBatchesOptions
   return {
     url: `http://127.0.0.1:${port}/v1`,
     batches,
+    cancelled,
     single,
     close: async () => {
       await mock.close();
@@ -158,9 +166,7 @@ export function itemOf(body: Record<string, unknown>): { jobId: string; itemId: 
   return { jobId, itemId: /Item ID: (.*?)\\n/.exec(text)?.[1] ?? "?" };
 }
 
-/** Reports the batch as in progress at the first poll and as ended from the second on. */
-function batchObject({ id, lines, pollCount, createdAt }: MockMessageBatch): object {
-  const isEnded = pollCount > 1;
+function batchObject({ id, lines, createdAt }: MockMessageBatch, isEnded: boolean): object {
   const counts = { succeeded: 0, errored: 0, canceled: 0, expired: 0, processing: 0 };
   return {
     id,

@@ -2,7 +2,14 @@ import type { PoolClient } from "pg";
 import type { TokenUsage } from "../../../agent/token-usage.ts";
 import type { Clock, Timer } from "../../../async/clock.ts";
 import type { UsageTotals } from "../../cost/job-budget.ts";
-import { CANCELLED_BY_ROW_AGENT, type ErrorClass, type ItemRecord, type JobStatus, type NewItem } from "../../job.ts";
+import {
+  CANCELLED_BY_ROW_AGENT,
+  type ErrorClass,
+  type ItemRecord,
+  type JobStatus,
+  type JobStop,
+  type NewItem,
+} from "../../job.ts";
 import type { JobSettings } from "../../job-settings.ts";
 import type { AcquireRunOptions, AttemptFailure, ItemLease, JobLedger, Report, ReusedAnswer } from "../job-ledger.ts";
 import { attemptOf, type SpooledOutcome } from "../outcome-spool.ts";
@@ -172,8 +179,8 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
     await this.database.run(sql.FINISH_JOB_INSERT, values);
   }
 
-  async setStatus(to: JobStatus, from: readonly JobStatus[], error: string | null = null): Promise<boolean> {
-    const values = this.#statusChange(to, from, error);
+  async setStatus(to: JobStatus, from: readonly JobStatus[], stop: JobStop | null = null): Promise<boolean> {
+    const values = this.#statusChange(to, from, stop);
     const changed = await this.database.transaction(async (client, isRepeat) => {
       const { rowCount } = await execute(client, sql.SET_STATUS, values);
       if (rowCount === 1 || !isRepeat) return rowCount === 1;
@@ -324,7 +331,7 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
     await execute(client, sql.SET_STATUS, change);
   }
 
-  #statusChange(to: JobStatus, from: readonly JobStatus[], error: string | null): Record<string, unknown> {
-    return { jobId: this.jobId, from, ...statusValues(to, error, this.#clock.now()) };
+  #statusChange(to: JobStatus, from: readonly JobStatus[], stop: JobStop | null): Record<string, unknown> {
+    return { jobId: this.jobId, from, ...statusValues(to, stop, this.#clock.now()) };
   }
 }

@@ -1,5 +1,5 @@
 import type { Pool } from "pg";
-import { INITIAL_VERSION, type Migration, missingMigrations } from "../migrations.ts";
+import { ledgerMigrations, missingMigrations, stopCausesFromTexts } from "../migrations.ts";
 
 /** The schema of the ledger tables. The delivery engine has a separate schema, `QUEUE_SCHEMA`. */
 const LEDGER_SCHEMA = "procwire";
@@ -102,7 +102,12 @@ const INITIAL_SCHEMA = `
   );
   `;
 
-const MIGRATIONS: readonly Migration[] = [{ version: INITIAL_VERSION, sql: INITIAL_SCHEMA }];
+const ADD_STOP_CAUSE = `
+  ALTER TABLE ${JOBS} ADD COLUMN stop_cause text;
+  ALTER TABLE ${BATCHES} ADD COLUMN is_assumed boolean NOT NULL DEFAULT false;
+  ${stopCausesFromTexts(JOBS)}`;
+
+const MIGRATIONS = ledgerMigrations(INITIAL_SCHEMA, ADD_STOP_CAUSE);
 
 /** Key of the advisory lock: an arbitrary number that other programs of the database are unlikely to use. */
 const MIGRATION_LOCK = 7_041_985_260;

@@ -211,8 +211,8 @@ export const RETRY_FAILED_ITEMS = statement(`
     AND (:itemIds::text[] IS NULL OR item_id = ANY (:itemIds))`);
 
 export const SET_STATUS = statement(`
-  UPDATE ${JOBS} SET status = :to, last_error = :error, updated_at = :now, completed_at = :endedAt,
-    started_at = COALESCE(started_at, :startedAt)
+  UPDATE ${JOBS} SET status = :to, stop_cause = :stopCause, last_error = :error, updated_at = :now,
+    completed_at = :endedAt, started_at = COALESCE(started_at, :startedAt)
   WHERE id = :jobId AND status = ANY (:from)`);
 
 export const SET_OPTIONS = statement(`
@@ -263,6 +263,7 @@ export const UPDATE_GROUP = statement(`
   UPDATE ${BATCHES} SET state = COALESCE(:state, state), answered = COALESCE(:answered, answered),
     file_id = CASE WHEN :hasFileId::boolean THEN :fileId ELSE file_id END,
     batch_id = CASE WHEN :hasBatchId::boolean THEN :batchId ELSE batch_id END, tries = COALESCE(:tries, tries),
+    is_assumed = COALESCE(:isAssumed, is_assumed),
     cancel_requested = COALESCE(:cancelRequested, cancel_requested), last_error = COALESCE(:error, last_error)
   WHERE job_id = :jobId AND id = :groupId`);
 

@@ -10,6 +10,7 @@ import {
   type ItemRecord,
   type JobRecord,
   type JobStatus,
+  type JobStop,
   type NewItem,
 } from "../../job.ts";
 import type { JobSettings } from "../../job-settings.ts";
@@ -208,8 +209,8 @@ export class SqliteLedger extends SqliteReads implements JobLedger {
     });
   }
 
-  async setStatus(to: JobStatus, from: readonly JobStatus[], error: string | null = null): Promise<boolean> {
-    return this.#write(() => this.#setStatus(to, from, error));
+  async setStatus(to: JobStatus, from: readonly JobStatus[], stop: JobStop | null = null): Promise<boolean> {
+    return this.#write(() => this.#setStatus(to, from, stop));
   }
 
   async setOptions(options: { settings: JobSettings; outputPath: string }): Promise<void> {
@@ -341,8 +342,8 @@ export class SqliteLedger extends SqliteReads implements JobLedger {
     return this.#write(() => this.#db.transaction(statements));
   }
 
-  #setStatus(to: JobStatus, from: readonly JobStatus[], error: string | null): boolean {
-    const values = { ...statusValues(to, error, this.#clock.now()), from: JSON.stringify(from) };
+  #setStatus(to: JobStatus, from: readonly JobStatus[], stop: JobStop | null): boolean {
+    const values = { ...statusValues(to, stop, this.#clock.now()), from: JSON.stringify(from) };
     return this.#db.run(sql.SET_STATUS, values) === 1;
   }
 

@@ -1,5 +1,5 @@
 import type { DatabaseSync } from "node:sqlite";
-import { INITIAL_VERSION, type Migration, missingMigrations } from "../migrations.ts";
+import { ledgerMigrations, missingMigrations, stopCausesFromTexts } from "../migrations.ts";
 
 /** Creates the tables of a ledger. Times are milliseconds since the epoch. */
 const INITIAL_SCHEMA = `
@@ -106,7 +106,12 @@ const INITIAL_SCHEMA = `
   ) STRICT;
   `;
 
-const MIGRATIONS: readonly Migration[] = [{ version: INITIAL_VERSION, sql: INITIAL_SCHEMA }];
+const ADD_STOP_CAUSE = `
+  ALTER TABLE agent_jobs ADD COLUMN stop_cause TEXT;
+  ALTER TABLE agent_job_batches ADD COLUMN is_assumed INTEGER NOT NULL DEFAULT 0;
+  ${stopCausesFromTexts("agent_jobs")}`;
+
+const MIGRATIONS = ledgerMigrations(INITIAL_SCHEMA, ADD_STOP_CAUSE);
 
 /** Creates or upgrades the tables. The version is the `user_version` of the file. */
 export function migrate(db: DatabaseSync): void {

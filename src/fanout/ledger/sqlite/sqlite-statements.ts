@@ -167,8 +167,8 @@ export const FIND_ANSWERS = `
     AND question IS NOT NULL AND result_json IS NOT NULL`;
 
 export const SET_STATUS = `
-  UPDATE agent_jobs SET status = :to, last_error = :error, updated_at = :now, completed_at = :endedAt,
-    started_at = COALESCE(started_at, :startedAt)
+  UPDATE agent_jobs SET status = :to, stop_cause = :stopCause, last_error = :error, updated_at = :now,
+    completed_at = :endedAt, started_at = COALESCE(started_at, :startedAt)
   WHERE status IN (SELECT value FROM json_each(:from))`;
 
 export const SET_OPTIONS = `
@@ -229,6 +229,7 @@ export const UPDATE_GROUP = `
   UPDATE agent_job_batches SET state = COALESCE(:state, state), answered = COALESCE(:answered, answered),
     file_id = CASE WHEN :hasFileId THEN :fileId ELSE file_id END,
     batch_id = CASE WHEN :hasBatchId THEN :batchId ELSE batch_id END, tries = COALESCE(:tries, tries),
+    is_assumed = COALESCE(:isAssumed, is_assumed),
     cancel_requested = COALESCE(:cancelRequested, cancel_requested), last_error = COALESCE(:error, last_error)
   WHERE id = :groupId`;
 

@@ -1,31 +1,24 @@
-import type {
-  FailureGroup,
-  FinishedPerInterval,
-  LedgerRowPage,
-  LedgerViews,
-  RowFilter,
-  WaitCounts,
-} from "../ledger-views.ts";
+import type * as views from "../ledger-views.ts";
 import { decodeFailureGroup, decodeFinishedInterval, likePattern } from "../record-codec.ts";
 import { freshItem, itemIdOf, type PackedRow } from "./packed-rows.ts";
 import type { JobFile } from "./sqlite-reads.ts";
 import * as sql from "./sqlite-statements.ts";
 
 /** Views of a job in one SQLite file. */
-export class SqliteViews implements LedgerViews {
+export class SqliteViews implements views.LedgerViews {
   #file: JobFile;
 
   constructor(file: JobFile) {
     this.#file = file;
   }
 
-  async page(filter: RowFilter, offset: number, limit: number): Promise<LedgerRowPage> {
+  async page(filter: views.RowFilter, offset: number, limit: number): Promise<views.LedgerRowPage> {
     const values = {
       statuses: filter.statuses ? JSON.stringify(filter.statuses) : null,
       errorClasses: filter.errorClasses ? JSON.stringify(filter.errorClasses) : null,
       text: filter.text === undefined ? null : likePattern(filter.text),
     };
-    const page: LedgerRowPage = { total: 0, items: [] };
+    const page: views.LedgerRowPage = { total: 0, items: [] };
     const skipped = () => Math.max(0, offset - page.total);
     /** Adds the unpacked rows between two blocks. */
     const addUnpackedRows = (after: number, rowLimit: number) => {
@@ -60,23 +53,23 @@ export class SqliteViews implements LedgerViews {
     return page;
   }
 
-  async failures(): Promise<FailureGroup[]> {
+  async failures(): Promise<views.FailureGroup[]> {
     return this.#file.db.all(sql.COUNT_FAILURES, { rowLimit: this.#file.rowLimit() }).map(decodeFailureGroup);
   }
 
-  async finishedPerInterval(sinceMs: number, spanMs: number): Promise<FinishedPerInterval[]> {
+  async finishedPerInterval(sinceMs: number, spanMs: number): Promise<views.FinishedPerInterval[]> {
     const values = { since: sinceMs, span: spanMs, rowLimit: this.#file.rowLimit() };
     return this.#file.db.all(sql.COUNT_FINISHED, values).map(decodeFinishedInterval);
   }
 
-  async waits(nowMs: number): Promise<WaitCounts> {
+  async waits(nowMs: number): Promise<views.WaitCounts> {
     const row = this.#file.db.get(sql.COUNT_WAITS, { now: nowMs, rowLimit: this.#file.rowLimit() });
     return { backingOff: Number(row?.waiting ?? 0), refusedForRate: Number(row?.refused ?? 0) };
   }
 }
 
 /** Reports whether a filter matches rows without attempts. */
-function matchesFresh({ statuses, errorClasses }: RowFilter): boolean {
+function matchesFresh({ statuses, errorClasses }: views.RowFilter): boolean {
   return errorClasses === undefined && (statuses?.includes("pending") ?? true);
 }
 

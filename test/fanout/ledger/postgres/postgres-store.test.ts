@@ -343,6 +343,26 @@ if (missing) {
     }
   });
 
+  test("a database of version 6 gets the causes of its stopped jobs", async () => {
+    const database = await server.createDatabase();
+    const client = new pg.Client({ connectionString: database });
+    await client.connect();
+    try {
+      await using store = await PostgresStore.open({ databaseUrl: database });
+      const { jobId } = await startedJob(store, 1);
+      await client.query(
+        `ALTER TABLE procwire.agent_jobs DROP COLUMN stop_cause; ALTER TABLE procwire.agent_job_batches DROP COLUMN is_assumed;
+         UPDATE procwire.agent_jobs SET last_error = 'cancelled by the user'; UPDATE procwire.version SET version = 6`,
+      );
+      await using upgraded = await PostgresStore.open({ databaseUrl: database });
+      await using ledger = await upgraded.open(jobId);
+      const stop = { cause: "cancelled_by_user", reason: "cancelled by the user" };
+      assert.deepEqual((await ledger?.job())?.stop, stop);
+    } finally {
+      await client.end();
+    }
+  });
+
   test("an unreachable database is reported in one line", async () => {
     await assert.rejects(
       PostgresStore.open({ databaseUrl: "postgres://nobody@127.0.0.1:1/none" }),

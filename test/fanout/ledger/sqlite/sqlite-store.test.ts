@@ -95,20 +95,40 @@ test("a directory without a ledger is not a job, and no ledger is created in it"
   });
 });
 
-async function setSchemaVersion(home: string, version: number): Promise<void> {
+async function setSchemaVersion(home: string, version: number, sql = ""): Promise<void> {
   const store = new SqliteStore(home);
   await store.create(job, noRows(), () => ({ headers: [], isReading: false }));
   const db = new DatabaseSync(path.join(home, job.id, "ledger.sqlite"));
-  db.exec(`PRAGMA user_version = ${version}`);
+  db.exec(`${sql}; PRAGMA user_version = ${version}`);
   db.close();
 }
+
+/** Returns the changes that make a ledger of the current version one of version 6. */
+function downgradeSql(jobs: string, batches: string, text: string): string {
+  return `ALTER TABLE ${jobs} DROP COLUMN stop_cause; ALTER TABLE ${batches} DROP COLUMN is_assumed;
+    UPDATE ${jobs} SET status = 'cancelled', last_error = '${text}'`;
+}
+
+for (const [text, cause] of [
+  ["cancelled by the user", "cancelled_by_user"],
+  ["cancelled by worker request", "cancelled_by_row_agent"],
+  ["interrupted", "interrupted"],
+  ["the quota is used up", "other"],
+] as const)
+  test(`a ledger of version 6 gets the cause of its stop: ${cause}`, async () => {
+    await withHome(async (home) => {
+      await setSchemaVersion(home, 6, downgradeSql("agent_jobs", "agent_job_batches", text));
+      await using ledger = await new SqliteStore(home).open(job.id);
+      assert.deepEqual((await ledger?.job())?.stop, { cause, reason: text });
+    });
+  });
 
 test("a ledger with a newer schema version is rejected", async () => {
   await withHome(async (home) => {
     await setSchemaVersion(home, 999);
     await assert.rejects(
       new SqliteStore(home).open(job.id),
-      /^Error: cannot read job 11111111: schema version 999 was created by a newer procwire; this version supports 6; delete it/,
+      /^Error: cannot read job 11111111: schema version 999 was created by a newer procwire; this version supports 7; delete it/,
     );
   });
 });
