@@ -12,6 +12,9 @@ const root = __dirname.slice(0, __dirname.lastIndexOf("/"));
 const bundles = `${root}/dist/bin`;
 // Set by the build: what a command has compiled by its end is kept for all later runs.
 const isBuild = process.env.PROCWIRE_KEEP_COMPILED === "1";
+// `run` has a second code cache: with a server it calls other functions. V8 reads a whole cache, so each has its own.
+const isConnected = process.env.PROCWIRE_CONNECT || process.argv.some((argument) => argument.startsWith("--connect"));
+const codeCache = process.argv[2] === "run" && isConnected ? "connected.compiled" : "compiled";
 let keepsCompiled = false;
 
 if (entry.endsWith(".cjs") && (isBuild || isFresh(process.argv[2]))) {
@@ -43,7 +46,7 @@ function isFresh(command) {
  * another Node version, Node loads the bundle and caches what it can.
  */
 function load(filename) {
-  const compiled = `${filename}.compiled`;
+  const compiled = `${filename}.${codeCache}`;
   const cachedData = read(compiled);
   if (!cachedData && !isBuild) return loadByNode(filename);
   // A bundle is ASCII; decoding it as more would take longer.

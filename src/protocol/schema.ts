@@ -130,8 +130,6 @@ export function checkedString(doc: string, check: (value: string) => void): Sche
 }
 
 export function enumOf<const V extends string>(...variants: V[]): Schema<V> {
-  const names = variants.map((variant) => `\`${variant}\``);
-  const expected = names.length > 2 ? `one of ${names.join(", ")}` : names.join(" or ");
   return {
     doc: variants.map((variant) => `"${variant}"`).join(" \\| "),
     encode: identity,
@@ -139,6 +137,8 @@ export function enumOf<const V extends string>(...variants: V[]): Schema<V> {
       const found = variants.find((variant) => variant === value);
       if (found !== undefined) return found;
       if (typeof value !== "string") return reject(value, "string or map");
+      const names = variants.map((variant) => `\`${variant}\``);
+      const expected = names.length > 2 ? `one of ${names.join(", ")}` : names.join(" or ");
       throw new DecodeError(`unknown variant \`${value}\`, expected ${expected}`);
     },
   };
@@ -208,25 +208,28 @@ export function extended<T>(inner: Schema<T>): Schema<T | undefined> {
 
 /** An object. Ignores unknown members. Like Codex, also accepts an array with the values in field order. */
 export function object<const F extends Fields>(name: string, fields: F): ObjectSchema<F> {
-  const entries = Object.entries(fields);
-  const codexEntries = entries.filter(([, schema]) => !schema.isExtended);
+  // Listed on first use, because a client uses few of its schemas.
+  let entries: [string, Schema<unknown>][] | undefined;
+  let codexEntries: [string, Schema<unknown>][] | undefined;
+  const allEntries = () => (entries ??= Object.entries(fields));
+  const sentToCodex = () => (codexEntries ??= allEntries().filter(([, schema]) => !schema.isExtended));
   return {
     doc: name,
     fields,
     encode: (value, isPeerExtended = true) => {
       const encoded: Record<string, unknown> = {};
       const source: Record<string, unknown> = value;
-      for (const [key, schema] of isPeerExtended ? entries : codexEntries) {
+      for (const [key, schema] of isPeerExtended ? allEntries() : sentToCodex()) {
         const member = source[key];
         if (member !== undefined) encoded[key] = schema.encode(member, isPeerExtended);
       }
       return encoded;
     },
     decode: (value) => {
-      const source = Array.isArray(value) ? byPosition(name, entries, value) : value;
+      const source = Array.isArray(value) ? byPosition(name, allEntries(), value) : value;
       if (!isObject(source)) return reject(value, `struct ${name}`);
       const decoded: Record<string, unknown> = {};
-      for (const [key, schema] of entries) {
+      for (const [key, schema] of allEntries()) {
         const member = source[key];
         if (member === undefined) {
           if (schema.isOptional) continue;
@@ -262,7 +265,7 @@ export function taggedUnion<const V extends Record<string, Fields>>(
       .map(
         ([tag, schema]) =>
           `{type: "${tag}"${Object.entries(schema.fields ?? {})
-            .map(fieldDoc)
+            .map(([key, field]) => `, ${key}${field.isOptional ? "?" : ""}: ${field.doc}`)
             .join("")}}`,
       )
       .join(" \\| "),
@@ -280,10 +283,6 @@ export function taggedUnion<const V extends Record<string, Fields>>(
       return { type: tag, ...schema.decode(value) } as Union;
     },
   };
-}
-
-function fieldDoc([key, schema]: [string, Schema<unknown>]): string {
-  return `, ${key}${schema.isOptional ? "?" : ""}: ${schema.doc}`;
 }
 
 /** Empty params: absent, null or an empty object. */

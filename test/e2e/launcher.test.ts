@@ -1,6 +1,16 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { chmodSync, cpSync, mkdirSync, readFileSync, rmSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  cpSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import { scratchDirectory } from "../support/servers/serve.ts";
@@ -46,6 +56,12 @@ class Package implements Disposable {
 
   remove(path: string): void {
     rmSync(join(this.path, path), { recursive: true });
+  }
+
+  /** Runs the bundle like the build, which stores the code cache. */
+  build(...args: string[]): void {
+    const env = { ...process.env, PROCWIRE_KEEP_COMPILED: "1", PROCWIRE_CONNECT: "" };
+    spawnSync(process.execPath, [join(this.path, "bin/main.cjs"), "dist/bin/procwire.cjs", ...args], { env });
   }
 
   run(
@@ -158,7 +174,7 @@ describe("the launcher", () => {
       for (const [directory, limit] of Object.entries(limits))
         place.write(`cgroup${directory}/memory.max`, `${limit}\n`);
       const env = { ...process.env, NODE_OPTIONS: options };
-      const command = ["-c", `${script}\nset_heap_flags; echo "$heap_flags"`];
+      const command = ["-c", `${script}\nheap_flags=; set_heap_flags; echo "$heap_flags"`];
       return spawnSync("sh", command, { cwd: place.path, env, encoding: "utf8" }).stdout.trim();
     };
     const [mib, none] = [1024 * 1024, "--max-semi-space-size=16"];
@@ -193,5 +209,20 @@ describe("the launcher", () => {
       place.write("dist/bin/procwire.cjs.compiled", compiled);
       assert.equal(place.run().output, "bundle procwire");
     }
+  });
+
+  test("uses the second code cache of run with a server", () => {
+    using place = new Package();
+    place.remove("src");
+    // A build stores the code cache that the run would use.
+    const stored = (...args: string[]) => {
+      place.build(...args);
+      const names = readdirSync(join(place.path, "dist/bin")).filter((name) => name.endsWith(".compiled"));
+      for (const name of names) place.remove(`dist/bin/${name}`);
+      return names;
+    };
+    assert.deepEqual(stored("run", "--", "true"), ["procwire.cjs.compiled"]);
+    assert.deepEqual(stored("run", "--connect=ws://x", "--", "true"), ["procwire.cjs.connected.compiled"]);
+    assert.deepEqual(stored("ps", "--connect", "ws://x"), ["procwire.cjs.compiled"]);
   });
 });

@@ -24,7 +24,8 @@ export function fitTable<T>(all: readonly TableColumn<T>[], rows: readonly T[], 
   for (let at = measured.length - 1; at >= 0 && totalWidth(measured) > width; at--)
     if (measured[at]?.column.isOptional) measured.splice(at, 1);
   let fitted = cutColumns(measured, width);
-  for (const { column } of measured.filter(({ column }) => column.rank !== undefined).sort(byRank)) {
+  const ranked = measured.flatMap(({ column }) => (column.rank === undefined ? [] : [{ column, rank: column.rank }]));
+  for (const { column } of ranked.sort((one, other) => one.rank - other.rank)) {
     if (totalWidth(fitted) <= width) break;
     measured = measured.filter((one) => one.column !== column);
     fitted = cutColumns(measured, width);
@@ -57,10 +58,6 @@ function cutColumns<T>(measured: readonly MeasuredColumn<T>[], width: number): M
 
 function totalWidth(columns: readonly { width: number }[]): number {
   return columns.reduce((sum, column) => sum + column.width, (columns.length - 1) * GAP.length);
-}
-
-function byRank<T>(one: MeasuredColumn<T>, other: MeasuredColumn<T>): number {
-  return (one.column.rank ?? 0) - (other.column.rank ?? 0);
 }
 
 const GAP = "  ";
