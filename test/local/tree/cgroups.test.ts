@@ -1,9 +1,12 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, test } from "node:test";
-import { createCgroup, serverCgroupPath } from "../../../src/local/tree/cgroups.ts";
+import { createCgroup, removeEmptyCgroups, serverCgroupPath } from "../../../src/local/tree/cgroups.ts";
 import { scratchDirectory } from "../../support/servers/serve.ts";
+import { skipUnless } from "../../support/system/skip-unless.ts";
 
 /**
  * A cgroup v2 hierarchy of plain files, since few hosts delegate controllers to tests. It shows which files are read and
@@ -35,6 +38,30 @@ function fakeCgroups(own: string, enabled: Record<string, string>, root = "/"): 
 }
 
 const groupsIn = (path: string) => readdirSync(path).filter((name) => name.startsWith("procwire-"));
+
+const isRoot = process.getuid?.() === 0;
+const hasPidsCgroup = existsSync("/sys/fs/cgroup/pids/cgroup.procs");
+
+describe("createCgroup with the cgroups of the host", () => {
+  test("removes a cgroup that contained a process once it is empty", {
+    skip: skipUnless(isRoot && hasPidsCgroup, "no pids cgroup can be made here"),
+  }, async () => {
+    const group = createCgroup("pids", 10);
+    const path = dirname(group.procsPath);
+    const child = spawn("sleep", ["1000"], { stdio: "ignore" });
+    const exited = once(child, "exit");
+    try {
+      writeFileSync(group.procsPath, String(child.pid));
+      group.remove();
+      assert.ok(existsSync(path), "the kernel keeps a cgroup with a process");
+    } finally {
+      child.kill("SIGKILL");
+      await exited;
+    }
+    removeEmptyCgroups();
+    assert.ok(!existsSync(path));
+  });
+});
 
 describe("createCgroup with cgroup v2", () => {
   test("creates a sibling of the server's cgroup, if its parent delegates the controller, and writes the limit", () => {

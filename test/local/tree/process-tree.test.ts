@@ -43,6 +43,7 @@ describe("LocalProcess.tree", () => {
     await child.signal("SIGSTOP");
     await until("it to stop", () => states()[0] === "stopped");
     await child.terminate();
+    await child.wait();
     assert.deepEqual(child.tree().processes, []);
     const busy = await backend.start({ ...start("while :; do :; done"), processId: "busy" });
     const cpu = (): TreeEntry["cpuMs"] => busy.tree().processes[0]?.cpuMs ?? 0;

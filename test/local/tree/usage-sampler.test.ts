@@ -51,6 +51,7 @@ describe("UsageSampler", () => {
     const counted = await backend.usage();
     assert.ok(usageOf(counted, idle).processes >= 2);
     await busy.terminate();
+    await busy.wait();
     await clock.advance(1000);
     assert.equal((await sampler.sample()).has(busy.pid ?? 0), false);
   });
