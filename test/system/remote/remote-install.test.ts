@@ -12,8 +12,8 @@ import {
 } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
-import { NATIVE_FILES } from "../../src/native/native-files.ts";
-import { BareHost } from "../support/servers/bare-host.ts";
+import { NATIVE_FILES } from "../../../src/native/native-files.ts";
+import { BareHost } from "../../support/servers/bare-host.ts";
 
 const TIMEOUT = { timeout: 600_000 };
 const readSupervisor = () => readFileSync("native/build/supervisor", "latin1");

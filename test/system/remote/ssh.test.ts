@@ -5,11 +5,11 @@ import { type AddressInfo, connect, createServer } from "node:net";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { after, before, describe, test } from "node:test";
-import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
-import { carryThroughCuts } from "../support/faults/cut-pipe.ts";
-import { LoopbackSshd, SKIP_WITHOUT_SSHD } from "../support/servers/loopback-sshd.ts";
-import { runCli, startCli } from "../support/servers/run-cli.ts";
-import { until } from "../support/system/until.ts";
+import { NodeExecServerClient } from "../../../src/client/node/node-client.ts";
+import { carryThroughCuts } from "../../support/faults/cut-pipe.ts";
+import { LoopbackSshd, SKIP_WITHOUT_SSHD } from "../../support/servers/loopback-sshd.ts";
+import { runCli, startCli } from "../../support/servers/run-cli.ts";
+import { until } from "../../support/system/until.ts";
 
 const OPTIONS = { timeout: 600_000, skip: SKIP_WITHOUT_SSHD };
 
@@ -54,15 +54,32 @@ describe("a host behind a real sshd", OPTIONS, () => {
     t.after(() => service.close());
     const { port } = service.address() as AddressInfo;
     const there = join(sshd.place.directory, "there.sock");
+    const here = join(sshd.place.directory, "here.sock");
     const running = startCli(
-      ["forward", "--connect", sshd.url, "-L", `0:127.0.0.1:${port}`, "-R", `${there}:127.0.0.1:${port}`, "-D", "0"],
+      [
+        ...[
+          "forward",
+          "--connect",
+          sshd.url,
+          "-L",
+          `0:127.0.0.1:${port}`,
+          "-R",
+          `${there}:127.0.0.1:${port}`,
+          "-D",
+          "0",
+        ],
+        ...["-L", `${here}:127.0.0.1:${port}`, "-R", `0:127.0.0.1:${port}`],
+      ],
       { cwd: sshd.place.directory, env: { PATH: sshd.path } },
     );
-    await until("it listens", () => running.stderr.includes("SOCKS5"), running.ended);
-    const [local = "", , socks = ""] = running.stderr.split("\n");
+    await until("all five listen", () => running.stderr.trim().split("\n").length === 5, running.ended);
+    const lines = running.stderr.split("\n");
+    const lineOf = (pattern: RegExp) => lines.find((line) => pattern.test(line)) ?? assert.fail(running.stderr);
+    const [local, remote, socks] = [lineOf(/:\d+ forwards/), lineOf(/:\d+ on the server forwards/), lineOf(/SOCKS5/)];
     const portOf = (line: string) => Number(/127\.0\.0\.1:(\d+)/.exec(line)?.[1]);
     assert.equal(await text(connect(portOf(local), "127.0.0.1")), "hello");
-    assert.equal(await text(connect(there)), "hello");
+    for (const socket of [there, here]) assert.equal(await text(connect(socket)), "hello");
+    assert.equal(await text(connect(portOf(remote), "127.0.0.1")), "hello");
     const client = connect(portOf(socks), "127.0.0.1");
     client.write(Uint8Array.of(5, 1, 0, 5, 1, 0, 3, 9, ...Buffer.from("localhost"), port >> 8, port & 255));
     assert.match(await text(client), /hello$/);
