@@ -3,7 +3,7 @@
  * copies one large file and many small files to and from this machine with `procwire cp`, `scp` and `rsync`, over a
  * temporary sshd on loopback. The ways take turns. Prints the median of the runs of each, as a ratio to scp.
  *
- * `procwire (ssh)` goes through the same sshd, `procwire (ws)` over a WebSocket on loopback, unencrypted. Needs
+ * `procwire (ssh)` goes through the same sshd by an `ssh://` URL, `procwire (ws)` over a WebSocket on loopback, unencrypted. Needs
  * Debian's openssh-server and rsync (`npm run setup:debian`), and root or a user who may log in with a key. `--small`
  * is a short run that only shows that the benchmark works; its results mean nothing.
  */
@@ -91,6 +91,7 @@ async function startSshd(): Promise<string[]> {
     "StrictModes no",
     "PasswordAuthentication no",
     "Subsystem sftp internal-sftp",
+    `SetEnv PATH=${path("remote-bin")}:${process.env.PATH}`,
   ];
   writeFileSync(path("sshd_config"), `${config.join("\n")}\n`);
   mkdirSync("/run/sshd", { recursive: true });
@@ -113,6 +114,20 @@ function target(): string {
   return `${userInfo().username}@127.0.0.1`;
 }
 
+/**
+ * Returns an `ssh://` URL. Directories on the PATH hold an `ssh` with the arguments of the temporary sshd, and, for the
+ * remote shell, a `procwire` whose server ends five seconds after the last copy.
+ */
+function makeSshUrl(sshArgs: string[]): string {
+  for (const directory of ["bin", "remote-bin"]) mkdirSync(path(directory));
+  const script = (lines: string) => `#!/bin/sh\n${lines}\n`;
+  const ssh = execFileSync("sh", ["-c", "command -v ssh"], { encoding: "utf8" }).trim();
+  writeFileSync(path("bin/ssh"), script(`exec ${ssh} ${sshArgs.join(" ")} "$@"`), { mode: 0o755 });
+  const remote = `PROCWIRE_RUNTIME_DIR=${path("run")} exec ${PROCWIRE} "$@" --idle-exit 5`;
+  writeFileSync(path("remote-bin/procwire"), script(remote), { mode: 0o755 });
+  return `ssh://${target()}`;
+}
+
 async function startServer(): Promise<string> {
   const server = spawn(PROCWIRE, ["serve", "--listen", "ws://127.0.0.1:0"], {
     stdio: ["ignore", "pipe", "ignore"],
@@ -125,7 +140,7 @@ async function startServer(): Promise<string> {
 try {
   const ssh = await startSshd();
   const url = await startServer();
-  const overSsh = `exec:ssh ${ssh.join(" ")} ${target()} env PROCWIRE_RUNTIME_DIR=${path("run")} ${PROCWIRE} connect --idle-exit 1`;
+  const overSsh = makeSshUrl(ssh);
   const block = execFileSync("head", ["-c", String(1024 * 1024), "/dev/urandom"], { maxBuffer: 2 ** 24 });
   for (let count = 0; count < LARGE_MIB; count++) appendFileSync(path("large"), block);
   for (let at = 0; at < SMALL_FILES; at++) {
@@ -133,7 +148,9 @@ try {
     if (at % 100 === 0) mkdirSync(directory, { recursive: true });
     writeFileSync(join(directory, `${at}.txt`), block.subarray(0, 500 + (at % 2000)));
   }
-  const cp = (connect: string, ...paths: string[]) => run(PROCWIRE, ["cp", "-q", "--connect", connect, ...paths]);
+  const env = { ...process.env, PATH: `${path("bin")}:${process.env.PATH}` };
+  const cp = (connect: string, ...paths: string[]) =>
+    run(PROCWIRE, ["cp", "-q", "--connect", connect, ...paths], { env });
   const allWays: [string, { up: (what: string) => void; down: (what: string) => void }][] = [
     [
       "scp",
@@ -166,6 +183,8 @@ try {
       },
     ],
   ];
+  // The first command starts the server on the remote host; the measured ones find it, as in daily use.
+  if (values.ways === undefined || values.ways.includes("ssh")) run(PROCWIRE, ["ps", "--connect", overSsh], { env });
   const wanted = values.ways?.split(",");
   const ways = allWays.filter(([name]) => !wanted || wanted.includes(name));
   console.log(

@@ -18,12 +18,6 @@ export { Environment } from "./host/local-environment.ts";
 
 // ---- processes
 
-export type {
-  ExecProcessEvent,
-  ProcessId,
-  ReadResponse,
-  StartedExecProcess,
-} from "./client/v0-type-aliases.ts";
 export type { ProcessLimits } from "./exec/backend/process-limits.ts";
 export type {
   ExecBackend,
@@ -78,20 +72,6 @@ export { ExecServerError } from "./protocol/exec-server-error.ts";
 // ---- versions, and types of the v0 protocol
 
 export type { ExecServerEvent } from "./client/process/v0-client.ts";
-export type {
-  ExecExitedNotification,
-  ExecOutputDeltaNotification,
-  ExecOutputStream,
-  ExecParams,
-  ExecResponse,
-  ExecServerClientConnectOptions,
-  ExecServerOutput,
-  InitializeParams,
-  InitializeResponse,
-  TerminateParams,
-  TerminateResponse,
-  WriteParams,
-  WriteResponse,
-} from "./client/v0-type-aliases.ts";
+export type * from "./client/v0-type-aliases.ts";
 export { PROTOCOL_VERSION } from "./protocol/methods.ts";
 export { VERSION } from "./version.ts";

@@ -87,7 +87,16 @@ export const CLIENT_GROUPS: Readonly<Record<string, readonly string[]>> = {
   ],
   "Types of files": [
     ...["RemoteFile", "DirectoryEntry", "FileMetadata", "MetadataOptions", "CreateDirectoryOptions", "RemoveOptions"],
-    ...["CopyOptions", "CommitOptions", "AttributeOptions", "PutContent", "ScanOptions", "PathScan", "ScannedEntry"],
+    ...[
+      "CopyOptions",
+      "ChecksumOptions",
+      "CommitOptions",
+      "AttributeOptions",
+      "PutContent",
+      "ScanOptions",
+      "PathScan",
+      "ScannedEntry",
+    ],
     ...[
       "WalkOptions",
       "WalkResult",
@@ -127,7 +136,7 @@ export const CLIENT_GROUPS: Readonly<Record<string, readonly string[]>> = {
       "ServerRequestResult",
       "HandleServerRequest",
     ],
-    ...["ProtocolVersion", "SessionCallOptions", "ResendPolicy", "RequestId", "Message", "ChunkedMessage"],
+    ...["ProtocolVersion", "ProtocolCallOptions", "ResendPolicy", "RequestId", "Message", "ChunkedMessage"],
   ],
   "Types of transports": [
     ...["Connection", "ConnectionEvent", "WebSocketLike", "BytesDecoder", "InProcessServer", "InProcessClient"],

@@ -78,9 +78,9 @@ export const METHOD_TEXTS: Readonly<Record<MethodName, string>> = {
   "fs/openPartial":
     "Opens the partial file of an interrupted copy, or creates one. `fs/writeBlock`, `fs/checksum`, `fs/commit` and `fs/close` accept its file handle. The partial file survives a lost connection, so that the copy can resume.",
   "fs/checksum":
-    "Returns the SHA-256 of the first bytes of an open file. Bytes that were read or written sequentially through the file handle are already hashed and not read again.",
+    "Returns the SHA-256 or, with `gmacKey`, the AES-128-GMAC of the first bytes of an open file. Bytes that were read or written sequentially through the file handle are already hashed and not read again.",
   "fs/commit":
-    "Completes a partial file: verifies size and SHA-256, sets its attributes, renames it to `path` and closes its file handle.",
+    "Completes a partial file: verifies size and checksum, sets its attributes, renames it to `path` and closes its file handle.",
   "http/request": "Sends an HTTP request from the server's host. The response body is returned whole or streamed.",
   "forward/open":
     "Opens a connection from the server's host, to a TCP address or a Unix socket. With `check` it only checks the permission. The response follows when it is established. Requires `--allow-forward`, which permits loopback targets and the targets it lists. The host `procwire-console` with port 0 is the web console of a server on a Unix socket, which needs no permission because it requires a sign-in. The stream closes with the client's connection. Each direction has a window of 256 KiB: `forward/write` uses it until its response, `forward/data` until `forward/ack`.",

@@ -5,6 +5,7 @@
  */
 
 import type { Tool } from "../tools/tool.ts";
+import { checkConversion } from "../tools/unified-exec-options.ts";
 
 /** Argument of the SDK's `tool`. */
 export interface AgentsToolOptions {
@@ -30,6 +31,7 @@ export interface AgentsToolOptions {
  * const agent = new Agent({ name: "Builder", tools: agentsTools(unified.tools, (options) => tool(options)) });
  */
 export function agentsTools<T>(tools: readonly Tool[], tool: (options: AgentsToolOptions) => T): T[] {
+  checkConversion("agentsTools", tools, tool);
   return tools.map((source) =>
     tool({
       name: source.definition.name,

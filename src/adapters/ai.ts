@@ -5,6 +5,7 @@
  */
 
 import type { Tool } from "../tools/tool.ts";
+import { checkConversion } from "../tools/unified-exec-options.ts";
 
 /** Argument of the SDK's `tool`. The caller wraps `inputSchema` with `jsonSchema`. */
 export interface AiToolOptions {
@@ -26,6 +27,7 @@ export interface AiToolOptions {
  * const { text } = await generateText({ model, tools, prompt: "Run the tests." });
  */
 export function aiTools<T>(tools: readonly Tool[], tool: (options: AiToolOptions) => T): Record<string, T> {
+  checkConversion("aiTools", tools, tool);
   return Object.fromEntries(
     tools.map((source) => [
       source.definition.name,

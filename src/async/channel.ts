@@ -87,3 +87,38 @@ export class Channel<T extends {}> implements AsyncIterableIterator<T, undefined
     this.#waiting = null;
   }
 }
+
+/** Delivers every item to every subscriber, each with its own channel. */
+export class Broadcast<T extends {}> {
+  readonly #options: ChannelOptions<T>;
+  readonly #subscribers = new Set<Channel<T>>();
+  #isClosed = false;
+
+  constructor(options: Omit<ChannelOptions<T>, "onReturn">) {
+    this.#options = options;
+  }
+
+  emit(item: T): void {
+    for (const subscriber of this.#subscribers) subscriber.push(item);
+  }
+
+  /** Returns all further items, also those before the first read. Returns an ended channel after `close`. */
+  subscribe(): AsyncIterableIterator<T> {
+    const onReturn = () => this.#subscribers.delete(subscriber);
+    const subscriber: Channel<T> = new Channel({ ...this.#options, onReturn });
+    if (this.#isClosed) subscriber.end();
+    else this.#subscribers.add(subscriber);
+    return subscriber;
+  }
+
+  /** Ends the channels of all subscribers. A later subscriber receives further items. */
+  endSubscribers(): void {
+    for (const subscriber of this.#subscribers) subscriber.end();
+    this.#subscribers.clear();
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.endSubscribers();
+  }
+}

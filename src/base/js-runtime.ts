@@ -9,8 +9,12 @@ export function detectOtherRuntime(versions: Readonly<Record<string, string | un
   return versions.deno === undefined ? null : `Deno ${versions.deno}`;
 }
 
-/** Name and version of the runtime of this program; null for Node. */
-export const OTHER_RUNTIME: string | null = detectOtherRuntime(process.versions);
+/** Empty in a browser. */
+const versions = "process" in globalThis ? process.versions : {};
+/** Name and version of the runtime of this program; null for Node and browsers. */
+export const OTHER_RUNTIME: string | null = detectOtherRuntime(versions);
+
+export const IS_DENO: boolean = "deno" in versions;
 
 /** Why this runtime lacks features of the native addon, and the remedy; null for Node. */
 export const MISSING_RUNTIME_SUPPORT: string | null =

@@ -1,36 +1,21 @@
 /** Schemas of the client's options. The compiler compares each with the interface that it validates. */
 
-import type { EventLogLimits } from "../exec/log/event-log.ts";
 import { inputData } from "../exec/options/input-bytes.ts";
+import * as option from "../exec/options/option-schema.ts";
 import {
-  abortSignal,
-  anyObject,
-  callback,
-  count,
-  described,
-  duration,
-  either,
-  flag,
-  listOf,
-  milliseconds,
-  number,
-  type OptionFields,
-  oneOf,
-  optionsOf,
-  required,
-  smallCount,
-  text,
-} from "../exec/options/option-schema.ts";
-import {
+  argvKind,
   clockKind,
+  logLimitsKind,
   signalKind,
   terminalSizeKind,
   terminateModeKind,
   variables,
 } from "../exec/options/process-options.ts";
+import type { ParamsOf } from "../protocol/methods.ts";
 import type { BrowserClientOptions } from "./browser.ts";
 import type { CopyDestination, CopyEndpoint, CopyFilesOptions } from "./copy/copy-types.ts";
-import type { ExecServerClientOptions, KillOptions, ShareOptions } from "./exec-server-client.ts";
+import type { ExecServerClientOptions, KillOptions, ProtocolCallOptions, ShareOptions } from "./exec-server-client.ts";
+import type { ChecksumOptions, CommitOptions } from "./files/remote-file.ts";
 import type {
   AttributeOptions,
   CopyOptions,
@@ -45,46 +30,45 @@ import type { AttachOptions } from "./process/attached-process.ts";
 import type { ListOptions } from "./process/remote-backend.ts";
 import type { ReconnectPolicy } from "./session/reconnect-policy.ts";
 
-const signal = abortSignal;
-const role = oneOf("viewer", "driver");
+const { optionsOf, required } = option;
+
+const signal = option.abortSignal;
+const role = option.oneOf("viewer", "driver");
 
 const reconnectPolicy = optionsOf<Partial<ReconnectPolicy>>({
-  deadlineMs: duration,
-  firstDelayMs: duration,
-  maxDelayMs: duration,
-  newSession: flag,
+  newSession: option.flag,
+  ...option.each(option.duration, "deadlineMs", "firstDelayMs", "maxDelayMs"),
 });
 
-export const clientFields: OptionFields<ExecServerClientOptions> = {
+export const clientFields: option.OptionFields<ExecServerClientOptions> = {
   signal,
-  clientName: text,
-  initializeTimeoutMs: duration,
-  reconnect: either(
+  initializeTimeoutMs: option.duration,
+  reconnect: option.either(
     "true, false or an object with deadlineMs, firstDelayMs, maxDelayMs or newSession",
-    flag,
+    option.flag,
     reconnectPolicy,
   ),
-  resumeSessionId: text,
-  takeOver: flag,
-  onConnectionState: callback,
-  logLimits: optionsOf<Partial<EventLogLimits>>({
-    retainedBytes: count,
-    retainedChunks: count,
-    headBytes: count,
-    tailBytes: count,
-  }),
-  trace: callback,
+  takeOver: option.flag,
+  logLimits: logLimitsKind,
   clock: clockKind,
-  newId: callback,
+  ...option.each(option.text, "clientName", "resumeSessionId"),
+  ...option.each(option.callback, "onConnectionState", "trace", "newId"),
 };
 export const clientOptions = optionsOf(clientFields);
+export const clientKind = option.objectWith("an ExecServerClient", "call", "close");
+export const serverKind = option.objectWith("a server in this process", "connectInProcess");
+export const protocolCallOptions = optionsOf<ProtocolCallOptions>({
+  signal,
+  timeoutMs: option.milliseconds,
+  resend: option.oneOf("always", "sameServer", "unsent"),
+});
 
 // Not in browser.ts: bundlers drop this module if it is unused, but not a call at the top of the entry point.
 export const browserOptions = optionsOf<BrowserClientOptions>({
   ...clientFields,
-  url: required(text),
-  connectTimeoutMs: duration,
-  openSocket: callback,
+  url: required(option.text),
+  connectTimeoutMs: option.duration,
+  openSocket: option.callback,
 });
 
 // ---- processes
@@ -92,60 +76,107 @@ export const browserOptions = optionsOf<BrowserClientOptions>({
 export const attachOptions = optionsOf<AttachOptions>({
   signal,
   role,
-  processId: text,
+  processId: option.text,
   size: terminalSizeKind,
-  screen: flag,
+  screen: option.flag,
 });
-export const listOptions = optionsOf<ListOptions>({ signal, allSessions: flag, usage: flag });
+export const listOptions = optionsOf<ListOptions>({ signal, allSessions: option.flag, usage: option.flag });
 export const killOptions = optionsOf<KillOptions>({ signal: signalKind, mode: terminateModeKind });
-export const shareOptions = optionsOf<ShareOptions>({ signal, role: required(role), ttlMs: required(milliseconds) });
+export const shareOptions = optionsOf<ShareOptions>({
+  signal,
+  role: required(role),
+  ttlMs: required(option.milliseconds),
+});
+
+export const v0StartParams = optionsOf<ParamsOf<"command/exec">>({
+  argv: required(argvKind),
+  cwd: required(option.text),
+  env: required(variables),
+  tty: required(option.flag),
+  arg0: option.nullOr(option.text),
+});
 
 // ---- files
 
-export const pathKind = described(text, "an absolute path or a file: URI");
+export const pathKind = option.described(option.text, "an absolute path or a file: URI");
 
 /** Modes of an opened file. */
-export const openModeKind = oneOf("read", "replace");
+export const openModeKind = option.oneOf("read", "replace");
 
-export const pathsKind = either("a path or an array of paths", pathKind, listOf(pathKind, "an array of paths"));
+const paths = option.listOf(pathKind, "an array of paths");
+const nonEmpty = option.kind("a path or a non-empty array of paths", (value) => Object(value).length !== 0);
+/** An empty array is invalid, because a wait for no path would never end. */
+export const pathsKind: option.OptionKind = {
+  form: nonEmpty.form,
+  findProblem: (value) =>
+    nonEmpty.findProblem(value) ?? option.either(nonEmpty.form, pathKind, paths).findProblem(value),
+};
 
-const followFields: OptionFields<FollowOptions> = { signal, followSymlinks: flag };
+const followFields: option.OptionFields<FollowOptions> = { signal, followSymlinks: option.flag };
 export const followOptions = optionsOf(followFields);
-export const createDirectoryOptions = optionsOf<CreateDirectoryOptions>({ ...followFields, recursive: flag });
-export const removeOptions = optionsOf<RemoveOptions>({ ...followFields, recursive: flag, force: flag });
-export const copyOptions = optionsOf<CopyOptions>({ signal, recursive: flag });
-export const scanOptions = optionsOf<ScanOptions>({ ...followFields, followLinks: flag });
-export const attributeOptions = optionsOf<AttributeOptions>({ ...followFields, mode: count, modifiedAtMs: number });
+export const createDirectoryOptions = optionsOf<CreateDirectoryOptions>({ ...followFields, recursive: option.flag });
+export const removeOptions = optionsOf<RemoveOptions>({ ...followFields, recursive: option.flag, force: option.flag });
+export const copyOptions = optionsOf<CopyOptions>({ signal, recursive: option.flag });
+export const scanOptions = optionsOf<ScanOptions>({ ...followFields, followLinks: option.flag });
+export const attributeOptions = optionsOf<AttributeOptions>({
+  ...followFields,
+  mode: option.count,
+  modifiedAtMs: option.number,
+});
+export const checksumOptions = optionsOf<ChecksumOptions>({
+  signal,
+  gmacKey: option.kind("a Uint8Array of 16 bytes", (value) => value instanceof Uint8Array && value.length === 16),
+});
+export const commitOptions = optionsOf<CommitOptions>({
+  size: required(option.count),
+  digest: required(option.text),
+  mode: option.count,
+  modifiedAtMs: option.number,
+  followSymlinks: option.flag,
+});
+/** Content of `writeAtomic`. */
+export const putContent = option.optionsByMember(
+  "target",
+  optionsOf<{ target: string }>({ target: required(option.text) }),
+  optionsOf<{ chunk: Uint8Array }>({ chunk: required(inputData) }, "{ chunk } or { target }"),
+);
 export const walkOptions = optionsOf<WalkOptions>({
   signal,
-  maxDepth: count,
-  maxDirectories: count,
-  maxEntries: count,
-  followDirectorySymlinks: flag,
-  pruneHiddenDirectories: flag,
+  ...option.each(option.count, "maxDepth", "maxDirectories", "maxEntries"),
+  ...option.each(option.flag, "followDirectorySymlinks", "pruneHiddenDirectories"),
 });
 
-const endpointFields: OptionFields<CopyEndpoint> = { files: required(anyObject), path: required(pathKind) };
+const endpointFields: option.OptionFields<CopyEndpoint> = {
+  files: required(option.anyObject),
+  path: required(pathKind),
+};
 export const copyEndpoint = optionsOf(endpointFields);
 export const copyDestination = optionsOf<CopyDestination>({ ...endpointFields, within: pathKind });
 export const copyFilesOptions = optionsOf<CopyFilesOptions>({
   signal,
-  links: oneOf("keep", "follow", "skip"),
-  checksum: flag,
-  onProgress: callback,
-  onPartialKept: callback,
+  links: option.oneOf("keep", "follow", "skip"),
+  checksum: option.flag,
+  ...option.each(option.callback, "onProgress", "onPartialKept"),
 });
 
 // ---- network
 
 export const httpRequest = optionsOf<HttpRequest>({
-  url: required(text),
-  method: text,
+  url: required(option.text),
+  method: option.text,
   headers: variables,
   body: inputData,
-  timeoutMs: milliseconds,
-  redirect: oneOf("follow", "stop"),
+  timeoutMs: option.milliseconds,
+  redirect: option.oneOf("follow", "stop"),
   signal,
 });
 
-export const portKind = smallCount;
+export const portKind = option.smallCount;
+export const forwardAddress = option.optionsByMember(
+  "path",
+  optionsOf<{ path: string }>({ path: required(option.text) }),
+  optionsOf<{ host: string; port: number }>(
+    { host: required(option.text), port: required(portKind) },
+    "{ host, port } or { path }",
+  ),
+);

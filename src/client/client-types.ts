@@ -14,6 +14,7 @@ export type {
 export type { PersistentOwner } from "../exec/backend/persistent-process.ts";
 export type { LimitName, ProcessLimits } from "../exec/backend/process-limits.ts";
 export type * from "../exec/exec-process.ts";
+export type { OutputChunk as ProcessOutputChunk } from "../exec/exec-process.ts";
 export type { EventLogLimits } from "../exec/log/event-log.ts";
 export type { SizeChange, SizeHistory } from "../exec/log/size-history.ts";
 export type { InputData } from "../exec/options/input-bytes.ts";
@@ -66,16 +67,15 @@ export type {
   UserAnswer,
 } from "../protocol/network/network-schemas.ts";
 export type { Fields, Infer, ObjectSchema, Schema } from "../protocol/schema.ts";
+export type * from "./copy/copy-types.ts";
 export type {
-  CopyDestination,
-  CopyEndpoint,
-  CopyFilesOptions,
-  CopyProblem,
-  CopyResult,
-  CopyTotals,
-} from "./copy/copy-types.ts";
-export type { ConnectionState, ExecServerClientOptions, KillOptions, ShareOptions } from "./exec-server-client.ts";
-export type { CommitOptions, RemoteFile } from "./files/remote-file.ts";
+  ConnectionState,
+  ExecServerClientOptions,
+  KillOptions,
+  ProtocolCallOptions,
+  ShareOptions,
+} from "./exec-server-client.ts";
+export type { ChecksumOptions, CommitOptions, RemoteFile } from "./files/remote-file.ts";
 export type {
   AttributeOptions,
   CopyOptions,
@@ -99,5 +99,5 @@ export type { ListOptions, RemoteBackend } from "./process/remote-backend.ts";
 export type { RemoteProcess } from "./process/remote-process.ts";
 export type { ExecServerEvent } from "./process/v0-client.ts";
 export type { ReconnectPolicy } from "./session/reconnect-policy.ts";
-export type { ResendPolicy, SessionCallOptions } from "./session/reconnecting-session.ts";
+export type { ResendPolicy } from "./session/reconnecting-session.ts";
 export type * from "./v0-type-aliases.ts";

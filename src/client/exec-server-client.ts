@@ -15,13 +15,14 @@ import type {
 } from "../exec/exec-process.ts";
 import type { EventLogLimits } from "../exec/log/event-log.ts";
 import type { InputData } from "../exec/options/input-bytes.ts";
-import { checkArgument, checkOptions, type OptionKind, text } from "../exec/options/option-schema.ts";
+import type { OptionKind } from "../exec/options/option-schema.ts";
+import { anyObject, callback, checkArgument, checkOptions, text } from "../exec/options/option-schema.ts";
 import { checkCall } from "../exec/options/process-checks.ts";
 import type { Trace } from "../protocol/envelope.ts";
 import type { DisconnectedError } from "../protocol/errors.ts";
 import type { InProcessServer } from "../protocol/in-process.ts";
 import type { EnvironmentInfo, Extension, MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
-import { clientOptions, killOptions, shareOptions } from "./client-options.ts";
+import { clientOptions, killOptions, protocolCallOptions, serverKind, shareOptions } from "./client-options.ts";
 import { RemoteFiles } from "./files/remote-files.ts";
 import { RemoteForwards } from "./network/remote-forwards.ts";
 import { RemoteHttp } from "./network/remote-http.ts";
@@ -36,7 +37,7 @@ import type { OpenChannel } from "./rpc/rpc-channel.ts";
 import { callInAnySession } from "./rpc/unsupported-method.ts";
 import { withConnectErrors } from "./session/connect-error.ts";
 import { DEFAULT_RECONNECT_POLICY, type ReconnectPolicy } from "./session/reconnect-policy.ts";
-import type { SessionCallOptions, SessionOptions } from "./session/reconnecting-session.ts";
+import type { ResendPolicy, SessionOptions } from "./session/reconnecting-session.ts";
 import { ReopeningSession, type ReopeningSessionEvents } from "./session/reopening-session.ts";
 
 /** Timeouts of the v0 exec-server: long enough for a live server, short enough for a missing one. */
@@ -95,6 +96,13 @@ export interface KillOptions {
   mode?: TerminateMode | undefined;
 }
 
+/** Options of `call`. */
+export interface ProtocolCallOptions extends CallOptions {
+  timeoutMs?: number | undefined;
+  /** Behavior after a lost connection. `unsent` sends the call again only if no connection had it. Default: `always`. */
+  resend?: ResendPolicy | undefined;
+}
+
 export interface ShareOptions extends CallOptions {
   role: AttachRole;
   ttlMs: number;
@@ -150,10 +158,11 @@ export class ExecServerClient implements AsyncDisposable {
    * @example
    * const client = await ExecServerClient.connect(() => myConnection(), { reconnect: true });
    */
-  static connect(
+  static async connect(
     open: (signal: AbortSignal) => Connection | Promise<Connection>,
     options: ExecServerClientOptions = {},
   ): Promise<ExecServerClient> {
+    checkArgument("connect", "open", open, callback);
     const connect: OpenChannel = async (events, signal) => new JsonRpcChannel(await open(signal), events);
     return ExecServerClient.withTransport({ connect, canReconnect: true }, options, "connect");
   }
@@ -164,7 +173,11 @@ export class ExecServerClient implements AsyncDisposable {
    * @example
    * const client = await ExecServerClient.connectInProcess(server);
    */
-  static connectInProcess(server: InProcessServer, options: ExecServerClientOptions = {}): Promise<ExecServerClient> {
+  static async connectInProcess(
+    server: InProcessServer,
+    options: ExecServerClientOptions = {},
+  ): Promise<ExecServerClient> {
+    checkArgument("connectInProcess", "server", server, serverKind);
     const connect: OpenChannel = async (events) => new InProcessChannel(server, events);
     return ExecServerClient.withTransport({ connect, canReconnect: false }, options, "connectInProcess");
   }
@@ -225,15 +238,13 @@ export class ExecServerClient implements AsyncDisposable {
 
   /** Returns a process of the same principal and its descendants, with their current resource usage. */
   async tree(handle: string, options: CallOptions = {}): Promise<ProcessTree> {
-    checkArgument("tree", "handle", handle, text);
-    checkCall("tree", options);
+    checkCall("tree", options, { handle });
     return this.call("process/tree", { handle }, options);
   }
 
   /** Returns the network targets of a process of the same principal, with the verdicts of its proxy. */
   async connections(handle: string, options: CallOptions = {}): Promise<ProcessConnections> {
-    checkArgument("connections", "handle", handle, text);
-    checkCall("connections", options);
+    checkCall("connections", options, { handle });
     return this.call("process/connections", { handle }, options);
   }
 
@@ -248,7 +259,8 @@ export class ExecServerClient implements AsyncDisposable {
   }
 
   /** Returns the share links of a process that are neither expired nor revoked. Their tokens are not included. */
-  async listShares(handle: string, options?: CallOptions): Promise<ShareEntry[]> {
+  async listShares(handle: string, options: CallOptions = {}): Promise<ShareEntry[]> {
+    checkCall("listShares", options, { handle });
     return (await this.call("process/listShares", { handle }, options)).shares;
   }
 
@@ -256,7 +268,8 @@ export class ExecServerClient implements AsyncDisposable {
    * Invalidates a share link and closes the connections that use it. Returns false if the link was unknown, expired or
    * revoked before.
    */
-  async revokeShare(handle: string, shareId: string, options?: CallOptions): Promise<boolean> {
+  async revokeShare(handle: string, shareId: string, options: CallOptions = {}): Promise<boolean> {
+    checkCall("revokeShare", options, { handle, shareId });
     return (await this.call("process/revokeShare", { handle, shareId }, options)).revoked;
   }
 
@@ -277,12 +290,14 @@ export class ExecServerClient implements AsyncDisposable {
    * Calls any method of the protocol. A call whose response was lost with the connection is sent again when the session
    * is resumed. A call that was in flight when the session was lost rejects.
    */
-  call<M extends MethodName>(
-    method: M,
-    params: ParamsOf<M>,
-    options: CallOptions & Pick<SessionCallOptions<M>, "timeoutMs" | "resend"> = {},
-  ): Promise<ResultOf<M>> {
-    return withCallErrors({ method }, () => callInAnySession(this.#sessions, method, params, options));
+  call<M extends MethodName>(method: M, params: ParamsOf<M>, options: ProtocolCallOptions = {}): Promise<ResultOf<M>> {
+    const check = () => {
+      checkArgument("call", "method", method, text);
+      checkArgument("call", "params", params, anyObject);
+      checkOptions("call", options, protocolCallOptions);
+    };
+    const call = () => callInAnySession(this.#sessions, method, params, options);
+    return withCallErrors({ method: String(method) }, call, undefined, check);
   }
 
   // ---- calls of the v0 protocol, under their v0 names

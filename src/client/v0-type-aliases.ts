@@ -1,6 +1,6 @@
 /** Types of the protocol and its client under their v0 names. */
 
-import type { ExecEvent, ExecProcess, OutputChunk, OutputStream, ReadResult } from "../exec/exec-process.ts";
+import type { ExecEvent, ExecProcess, OutputStream, ReadResult } from "../exec/exec-process.ts";
 import type { ParamsOf, ResultOf, ServerNotificationParams } from "../protocol/methods.ts";
 import type { ExecServerClientOptions } from "./exec-server-client.ts";
 
@@ -22,5 +22,4 @@ export type ProcessId = string;
 export type StartedExecProcess = ExecProcess;
 export type ExecProcessEvent = ExecEvent;
 export type ExecOutputStream = OutputStream;
-export type ProcessOutputChunk = OutputChunk;
 export type ReadResponse = ReadResult;

@@ -1,12 +1,8 @@
 import { abortable } from "../async/abort.ts";
 import { TimeoutError } from "../async/deadline.ts";
 import { DisconnectedError, ErrorCode, ProtocolError, RequestError } from "../protocol/errors.ts";
-import {
-  ExecServerError,
-  type ExecServerErrorCode,
-  type ExecServerErrorDetails,
-  type SystemErrorCode,
-} from "../protocol/exec-server-error.ts";
+import type { ExecServerErrorCode, ExecServerErrorDetails, SystemErrorCode } from "../protocol/exec-server-error.ts";
+import { ExecServerError } from "../protocol/exec-server-error.ts";
 import { pathFromUri } from "../protocol/path-uri.ts";
 import { parseOsErrorNumber } from "./compat.ts";
 

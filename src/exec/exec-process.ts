@@ -1,13 +1,5 @@
 import type { WatchReceiver } from "../async/watch.ts";
-import type {
-  inputEntry,
-  inputsResult,
-  screen,
-  shareEntry,
-  shareResult,
-  treeEntry,
-  treeResult,
-} from "../protocol/attach-schemas.ts";
+import type * as attach from "../protocol/attach-schemas.ts";
 import type { ExecServerError } from "../protocol/exec-server-error.ts";
 import type {
   AskConsole,
@@ -17,48 +9,25 @@ import type {
   NetworkProxyConfig,
   NetworkRequest,
 } from "../protocol/network/network-schemas.ts";
-import type {
-  closeStdinResult,
-  envPolicy,
-  exitReason,
-  gap,
-  LimitName,
-  lifetime,
-  outputChunk,
-  outputStream,
-  processListing,
-  processStatus,
-  readParams,
-  readResult,
-  sandboxType,
-  secretGuard,
-  snapshotResult,
-  startParams,
-  terminalSize,
-  terminateResult,
-  treeUsage,
-  ttyState,
-  waitParams,
-  waitResult,
-  writeResult,
-} from "../protocol/process-schemas.ts";
+import type * as process from "../protocol/process-schemas.ts";
+import type { LimitName } from "../protocol/process-schemas.ts";
 import type { Infer } from "../protocol/schema.ts";
 import type { PersistentOwner } from "./backend/persistent-process.ts";
 import type { InputData } from "./options/input-bytes.ts";
 
-export type OutputStream = Infer<typeof outputStream>;
-export interface TerminalSize extends Infer<typeof terminalSize> {}
-export interface EnvPolicy extends Infer<typeof envPolicy> {}
-export interface SecretGuard extends Infer<typeof secretGuard> {}
-export type SandboxType = Infer<typeof sandboxType>;
-export type ExitReason = Infer<typeof exitReason>;
-export interface OutputChunk extends Infer<typeof outputChunk> {}
-export interface Gap extends Infer<typeof gap> {}
-export interface ReadParams extends Omit<Infer<typeof readParams>, "processId">, CallOptions {}
-export type WriteStatus = Infer<typeof writeResult>["status"];
-export type CloseStdinStatus = Infer<typeof closeStdinResult>["status"];
+export type OutputStream = Infer<typeof process.outputStream>;
+export interface TerminalSize extends Infer<typeof process.terminalSize> {}
+export interface EnvPolicy extends Infer<typeof process.envPolicy> {}
+export interface SecretGuard extends Infer<typeof process.secretGuard> {}
+export type SandboxType = Infer<typeof process.sandboxType>;
+export type ExitReason = Infer<typeof process.exitReason>;
+export interface OutputChunk extends Infer<typeof process.outputChunk> {}
+export interface Gap extends Infer<typeof process.gap> {}
+export interface ReadParams extends Omit<Infer<typeof process.readParams>, "processId">, CallOptions {}
+export type WriteStatus = Infer<typeof process.writeResult>["status"];
+export type CloseStdinStatus = Infer<typeof process.closeStdinResult>["status"];
 export type TerminateMode = { type: "force" } | { type: "graceful"; timeoutMs: number };
-export interface TerminateResult extends Infer<typeof terminateResult> {}
+export interface TerminateResult extends Infer<typeof process.terminateResult> {}
 /** Condition that ends a wait. `pattern` is a linear-time (RE2) regular expression. */
 export type WaitCondition =
   | { type: "exit" }
@@ -66,22 +35,22 @@ export type WaitCondition =
   | { type: "idle"; quietMs: number }
   | { type: "port"; port: number }
   | { type: "bytes"; count: number };
-export interface WaitResult extends Infer<typeof waitResult> {}
-export interface TtyState extends Infer<typeof ttyState> {}
-export interface Snapshot extends Infer<typeof snapshotResult> {}
-export interface ProcessListing extends Infer<typeof processListing> {}
-export type Lifetime = Infer<typeof lifetime>;
+export interface WaitResult extends Infer<typeof process.waitResult> {}
+export interface TtyState extends Infer<typeof process.ttyState> {}
+export interface Snapshot extends Infer<typeof process.snapshotResult> {}
+export interface ProcessListing extends Infer<typeof process.processListing> {}
+export type Lifetime = Infer<typeof process.lifetime>;
 export interface ProcessConnections extends Infer<typeof connectionsResult> {}
-export interface ProcessTree extends Infer<typeof treeResult> {}
-export interface ProcessStatus extends Infer<typeof processStatus> {}
-export interface InputEntry extends Infer<typeof inputEntry> {}
-export interface InputHistory extends Infer<typeof inputsResult> {}
-export interface ShareResult extends Infer<typeof shareResult> {}
-export interface ShareEntry extends Infer<typeof shareEntry> {}
+export interface ProcessTree extends Infer<typeof attach.treeResult> {}
+export interface ProcessStatus extends Infer<typeof process.processStatus> {}
+export interface InputEntry extends Infer<typeof attach.inputEntry> {}
+export interface InputHistory extends Infer<typeof attach.inputsResult> {}
+export interface ShareResult extends Infer<typeof attach.shareResult> {}
+export interface ShareEntry extends Infer<typeof attach.shareEntry> {}
 /** The rendered screen of a process. */
-export interface TerminalScreen extends Infer<typeof screen> {}
-export interface TreeUsage extends Infer<typeof treeUsage> {}
-export interface TreeEntry extends Infer<typeof treeEntry> {}
+export interface TerminalScreen extends Infer<typeof attach.screen> {}
+export interface TreeUsage extends Infer<typeof process.treeUsage> {}
+export interface TreeEntry extends Infer<typeof attach.treeEntry> {}
 
 /** Default terminal size, as in Codex and the v0 exec-server. */
 export const DEFAULT_TERMINAL_SIZE: TerminalSize = { rows: 24, cols: 80 };
@@ -98,7 +67,7 @@ export interface WriteOptions extends CallOptions {
 
 export interface StartParams
   extends Omit<
-      Infer<typeof startParams>,
+      Infer<typeof process.startParams>,
       "cwd" | "envPolicy" | "sandbox" | "metadata" | "shellSnapshot" | "networkProxy"
     >,
     CallOptions {
@@ -184,11 +153,11 @@ export type ExecEvent =
   | ({ type: "gap" } & Gap)
   | { type: "failed"; message: string; error: ExecServerError };
 
-export interface ReadResult extends Omit<Infer<typeof readResult>, "sandboxDenied"> {
+export interface ReadResult extends Omit<Infer<typeof process.readResult>, "sandboxDenied"> {
   sandboxDenied: boolean;
 }
 
-export interface WaitParams extends Omit<Infer<typeof waitParams>, "processId">, CallOptions {}
+export interface WaitParams extends Omit<Infer<typeof process.waitParams>, "processId">, CallOptions {}
 
 export interface EventsOptions extends CallOptions {
   /** Only events with a greater sequence number. Default 0: all retained events, then live ones. */

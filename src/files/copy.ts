@@ -4,14 +4,8 @@ import { copyRegularFile, unsupportedKind } from "./copy-file.ts";
 import { makeUnlessDirectory } from "./directories.ts";
 import type { CopyParams } from "./file-system.ts";
 import type { FileTrees } from "./file-trees.ts";
-import {
-  joinNative,
-  type NativePath,
-  nativeFromBytes,
-  nativeFromLatin1,
-  nativePathFromUri,
-  pathNames,
-} from "./native-path.ts";
+import type { NativePath } from "./native-path.ts";
+import { joinNative, nativeFromBytes, nativeFromLatin1, nativePathFromUri, pathNames } from "./native-path.ts";
 import { nullIfMissing, withOsErrors } from "./os-error.ts";
 
 /**

@@ -9,7 +9,7 @@ import type {
   ReadBlockParams,
   WriteBlockParams,
 } from "./file-system.ts";
-import { IncrementalHash } from "./incremental-hash.ts";
+import { GMAC_KEY_BYTES, IncrementalHash } from "./incremental-hash.ts";
 import { displayPath, type NativePath, nativePathFromUri } from "./native-path.ts";
 import { reaching } from "./open-no-follow.ts";
 import { nullIfMissing, withOsErrors } from "./os-error.ts";
@@ -109,10 +109,13 @@ export class FileHandles implements FileHandleTable {
     });
   }
 
-  async checksum({ handleId, length }: ChecksumParams): Promise<{ sha256: string | null }> {
+  async checksum({ handleId, length, gmacKey }: ChecksumParams): Promise<{ digest: string | null }> {
+    if (gmacKey !== undefined && gmacKey.length !== GMAC_KEY_BYTES)
+      throw invalidRequest(`checksum: \`gmacKey\` has ${gmacKey.length} bytes, expected ${GMAC_KEY_BYTES}`);
     const { opening, hash } = this.#file(handleId);
     const file = await opening;
-    return { sha256: await withOsErrors(() => hash.digest(file, length)) };
+    hash.select(gmacKey ?? null);
+    return { digest: await withOsErrors(() => hash.digest(file, length)) };
   }
 
   async commit(params: CommitParams): Promise<void> {
@@ -123,8 +126,8 @@ export class FileHandles implements FileHandleTable {
       const { size } = await file.stat();
       if (size !== params.size)
         throw invalidRequest(`commit: partial file has ${size} bytes, source has ${params.size}`);
-      if ((await hash.digest(file, size)) !== params.sha256.toLowerCase())
-        throw invalidRequest("commit: SHA-256 of the partial file differs from the source");
+      if ((await hash.digest(file, size)) !== params.digest.toLowerCase())
+        throw invalidRequest("commit: checksum of the partial file differs from the source");
       await reaching(path, params.followSymlinks, async (safePath) => {
         const replaced = await requireReplaceable(safePath, path);
         await applyAttributes(file, params, replaced);

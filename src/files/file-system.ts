@@ -47,7 +47,7 @@ export interface FileHandleTable {
   ): Promise<{ chunk: Uint8Array; eof: boolean }>;
   writeBlock(params: WriteBlockParams): Promise<void>;
   openPartial(params: OpenPartialParams): Promise<{ size: number }>;
-  checksum(params: ChecksumParams): Promise<{ sha256: string | null }>;
+  checksum(params: ChecksumParams): Promise<{ digest: string | null }>;
   /** Closes the handle on success. */
   commit(params: CommitParams): Promise<void>;
   closeHandle(params: { handleId: string }): Promise<void>;

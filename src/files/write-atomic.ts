@@ -63,7 +63,8 @@ export async function applyAttributes(
   { mode, modifiedAtMs }: Attributes,
   replaced: Stats | null,
 ): Promise<void> {
-  await file.chmod((mode ?? modeOf(replaced)) & PERMISSION_BITS);
+  const defaultMode = replaced?.isFile() ? replaced.mode : NEW_FILE_MODE & ~process.umask();
+  await file.chmod((mode ?? defaultMode) & PERMISSION_BITS);
   if (modifiedAtMs !== undefined) await file.utimes(modifiedAtMs / 1000, modifiedAtMs / 1000);
 }
 
@@ -86,8 +87,4 @@ async function writeNew(
   await using file = await open(path, flags, 0o600);
   await file.writeFile(data);
   await applyAttributes(file, attributes, replaced);
-}
-
-function modeOf(replaced: Stats | null): number {
-  return replaced?.isFile() ? replaced.mode : NEW_FILE_MODE & ~process.umask();
 }

@@ -2,6 +2,7 @@ import { lstatSync, unlinkSync } from "node:fs";
 import { createServer, connect as openSocket, type Server, type Socket } from "node:net";
 import { FORWARD_WINDOW_BYTES, MAX_FORWARD_CHUNK_BYTES } from "../protocol/forward-schemas.ts";
 import type { ByteStream, ByteStreamEvents } from "./byte-stream.ts";
+import { connectSocket } from "./connect-socket.ts";
 import type { ForwardAddress } from "./forward-address.ts";
 
 /** A target on the same host or network accepts within this time. */
@@ -17,36 +18,15 @@ export function connectUnix(path: string, signal: AbortSignal): Promise<ByteStre
   return openStream({ path }, path, signal);
 }
 
-function openStream(
+async function openStream(
   address: { host: string; port: number } | { path: string },
   label: string,
   signal: AbortSignal,
 ): Promise<ByteStream> {
-  return new Promise((resolve, reject) => {
-    const socket = openSocket({ ...address, allowHalfOpen: true, noDelay: true });
-    const done = (finish: () => void) => {
-      clearTimeout(timer);
-      signal.removeEventListener("abort", onAbort);
-      socket.removeListener("error", onError);
-      finish();
-    };
-    const fail = (error: Error) =>
-      done(() => {
-        socket.on("error", () => undefined);
-        socket.destroy();
-        reject(error);
-      });
-    const onError = (error: Error) => fail(error);
-    const onAbort = () => fail(new Error(`connect ${label}: the requesting connection closed`));
-    const timer = setTimeout(
-      () => fail(Object.assign(new Error(`connect ${label}: no response`), { code: "ETIMEDOUT" })),
-      CONNECT_TIMEOUT_MS,
-    );
-    socket.once("error", onError);
-    socket.once("connect", () => done(() => resolve(new TcpStream(socket, "path" in address))));
-    signal.addEventListener("abort", onAbort, { once: true });
-    if (signal.aborted) onAbort();
-  });
+  const timeoutMs = CONNECT_TIMEOUT_MS;
+  const abortCause = "the requesting connection closed";
+  const socket = await connectSocket(address, { label, timeoutMs, signal, abortCause });
+  return new TcpStream(socket, "path" in address);
 }
 
 /** Connects to a TCP address or a Unix socket. */
@@ -54,11 +34,11 @@ export function connectAddress(address: ForwardAddress, signal: AbortSignal): Pr
   return "path" in address ? connectUnix(address.path, signal) : connectTcp(address.host, address.port, signal);
 }
 
-/** Listens on a TCP address or a Unix socket. `port` of the result is 0 for a Unix socket. */
+/** Listens on a TCP address or a Unix socket. `port` of the result is null for a Unix socket. */
 export function listenAddress(
   address: ForwardAddress,
   onStream: (stream: ByteStream, peer: string) => void,
-): Promise<{ readonly port: number; close(): void }> {
+): Promise<{ readonly port: number | null; close(): void }> {
   return "path" in address ? listenUnix(address.path, onStream) : listenTcp(address.host, address.port, onStream);
 }
 
@@ -66,7 +46,7 @@ export function listenAddress(
 async function listenUnix(
   path: string,
   onStream: (stream: ByteStream, peer: string) => void,
-): Promise<{ readonly port: number; close(): void }> {
+): Promise<{ readonly port: null; close(): void }> {
   await removeDeadSocket(path);
   return new Promise((resolve, reject) => {
     const server = createServer({ allowHalfOpen: true, pauseOnConnect: true });
@@ -82,7 +62,7 @@ async function listenUnix(
     server.once("listening", () => {
       server.removeListener("error", reject);
       server.on("error", () => undefined);
-      resolve({ port: 0, close: () => void server.close() });
+      resolve({ port: null, close: () => void server.close() });
     });
   });
 }

@@ -37,7 +37,8 @@ export async function connectServer(
     try {
       return await connectOnce(address, onConnectionState, reconnect);
     } catch (error) {
-      if (!isServerStarting(error) || systemClock.monotonic() >= until) throw withConnectAdvice(error, address.url);
+      const isStarting = error instanceof ExecServerError && NOT_YET.has(error.code);
+      if (!isStarting || systemClock.monotonic() >= until) throw withConnectAdvice(error, address.url);
     }
     await new Promise((resolve) => setTimeout(resolve, RETRY_INTERVAL_MS));
   }
@@ -75,7 +76,3 @@ const NOT_YET: ReadonlySet<string> = new Set([
   ...["ECONNREFUSED", "ENOENT", "ECONNRESET", "EHOSTUNREACH", "EHOSTDOWN", "ENETUNREACH", "ETIMEDOUT"],
   ...["ENOTFOUND", "EAI_AGAIN", "TIMEOUT", "PIPE"],
 ]);
-
-function isServerStarting(error: unknown): boolean {
-  return error instanceof ExecServerError && NOT_YET.has(error.code);
-}

@@ -3,6 +3,8 @@
  * starts processes receives a backend.
  */
 
+import * as option from "../exec/options/option-schema.ts";
+import { clockKind, logLimitsKind, variables } from "../exec/options/process-options.ts";
 import { LocalBackend, type LocalBackendOptions } from "../local/local-backend.ts";
 import type { SupervisorChannel } from "../local/persistent/persistent-child.ts";
 import { nodePlatform, type ProcessPlatform } from "../local/platform.ts";
@@ -21,15 +23,35 @@ export interface LocalBackendFactoryOptions extends LocalBackendOptions {
   credentials?: readonly CredentialDefinition[] | undefined;
 }
 
+export const supervisorKind = option.objectWith("the channel of a supervisor", "takeRestored");
+
+const localBackendOptions = option.optionsOf<LocalBackendFactoryOptions>({
+  supervisor: option.nullOr(supervisorKind),
+  credentials: option.listOf(option.anyObject, "an array of credentials"),
+  clock: clockKind,
+  eventLogLimits: logLimitsKind,
+  degraded: option.listOf(option.text, "an array of strings"),
+  hostEnv: variables,
+  ...option.each(option.flag, "forceFallback", "isLibrary", "subreaper"),
+  ...option.each(option.anyObject, "budget", "snapshotBudget", "principalMemories"),
+  ...option.each(option.callback, "onOrphansEnded", "onCgroupFailed", "settleSandboxes", "restoreSandbox"),
+  ...option.each(option.callback, "resolveSandbox", "createNetwork", "routeProxies"),
+});
+
 /** The first sandboxed start imports the sandbox code. */
-export function createLocalBackend({
+export function createLocalBackend(options: LocalBackendFactoryOptions = {}): LocalBackend {
+  option.checkOptions("createLocalBackend", options, localBackendOptions);
+  return openLocalBackend(options);
+}
+
+function openLocalBackend({
   forceFallback,
   supervisor = null,
   // No masked paths: a library has neither secret files nor a listener.
   credentials = [],
   resolveSandbox = localSandbox({ masked: secretFilesOf(credentials) }).resolve,
   ...options
-}: LocalBackendFactoryOptions = {}): LocalBackend {
+}: LocalBackendFactoryOptions): LocalBackend {
   let hasSandboxes = false;
   return new LocalBackend(
     forceFallback ? nodePlatform("it was switched off (forceFallback)") : createPlatform(supervisor),

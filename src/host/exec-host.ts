@@ -1,12 +1,12 @@
 import { realpathSync } from "node:fs";
 import { resolve } from "node:path";
+import type { PeerAddress } from "../base/peer-address.ts";
 import type { ConnectionState } from "../client/exec-server-client.ts";
 import { filterSecrets, type SecretFilterOptions } from "../exec/backend/secret-filter.ts";
 import type { ExecBackend } from "../exec/exec-process.ts";
 import type { EnvironmentInfo } from "../protocol/methods.ts";
 import type { CredentialDefinition } from "../protocol/network/credential-definition.ts";
 import { pathFromUri } from "../protocol/path-uri.ts";
-import type { PeerAddress } from "../server/host-services.ts";
 import { connectServer, type ServerAddress } from "./connect-server.ts";
 import { localSandboxes, remoteSandboxes } from "./host-sandboxes.ts";
 import { makeProcessPrivate } from "./native-support.ts";

@@ -1,11 +1,7 @@
 /** Environments that may be local. The client library alone must not import the local backend. */
 
-import {
-  Environment as AnyEnvironment,
-  type EnvironmentOptions,
-  type EnvironmentTarget,
-  type LocalEnvironmentServices,
-} from "../client/node/environment.ts";
+import type { EnvironmentOptions, EnvironmentTarget, LocalEnvironmentServices } from "../client/node/environment.ts";
+import { Environment as AnyEnvironment } from "../client/node/environment.ts";
 import { ExecServer } from "../server/exec-server.ts";
 import { createLocalHost } from "./local-host.ts";
 

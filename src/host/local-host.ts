@@ -9,7 +9,7 @@ import { MemoryBudget } from "../async/memory-budget.ts";
 import { createEnvironmentService } from "../environment/environment-service.ts";
 import { PrincipalMemories } from "../exec/log/principal-memory.ts";
 import { RetentionBudget } from "../exec/log/retention-budget.ts";
-import { callback, checkOptions, flag, listOf, objectWith, optionsOf, text } from "../exec/options/option-schema.ts";
+import { callback, checkOptions, each, flag, listOf, optionsOf, text } from "../exec/options/option-schema.ts";
 import type { FileSystem } from "../files/file-system.ts";
 import type { LocalBackend } from "../local/local-backend.ts";
 import type { SupervisorChannel } from "../local/persistent/persistent-child.ts";
@@ -25,12 +25,12 @@ import type {
   SandboxedFileServers,
   ServerLog,
 } from "../server/host-services.ts";
-import { watchdogWarning } from "../server/lifecycle/watchdog-client.ts";
+import { watchdogWarnings } from "../server/lifecycle/watchdog-client.ts";
 import { memoryQuotaOf, principalLimit } from "../server/principal-quotas.ts";
 import { DEFAULT_SERVER_CAPS, MEMORY_SHARES, type ServerConfig } from "../server/server-config.ts";
 import { serverConfig } from "../server/server-options.ts";
 import { VERSION } from "../version.ts";
-import { createLocalBackend } from "./create-local-backend.ts";
+import { createLocalBackend, supervisorKind } from "./create-local-backend.ts";
 import { localSandbox } from "./local-sandbox.ts";
 import { defaultMemoryBudget, MemoryMonitor } from "./memory-monitor.ts";
 import {
@@ -70,13 +70,9 @@ export interface LocalHost extends HostServices {
 const localHostOptions = optionsOf<CreateLocalHostOptions>({
   log: callback,
   config: serverConfig,
-  maskedPaths: listOf(text, "an array of strings"),
-  ownFiles: listOf(text, "an array of strings"),
-  noSandbox: flag,
-  subreaper: flag,
-  calledDirectly: flag,
-  keepFreedMemory: flag,
-  supervisor: objectWith("the channel of a supervisor", "takeRestored"),
+  ...each(listOf(text, "an array of strings"), "maskedPaths", "ownFiles"),
+  ...each(flag, "noSandbox", "subreaper", "calledDirectly", "keepFreedMemory"),
+  supervisor: supervisorKind,
 });
 
 export function createLocalHost(options: CreateLocalHostOptions = {}): LocalHost {
@@ -108,7 +104,8 @@ export function createLocalHost(options: CreateLocalHostOptions = {}): LocalHost
     isLibrary: options.calledDirectly ?? false,
     subreaper: options.subreaper ?? false,
     supervisor: options.supervisor,
-    degraded: options.subreaper ? missingWatchdogWarnings() : [],
+    // Only a server has a watchdog; a library ends with its process.
+    degraded: options.subreaper ? watchdogWarnings() : [],
     onOrphansEnded: (orphans) => log("warn", "killed orphans of unknown process trees", { orphans }),
     onCgroupFailed: (error) =>
       log("warn", "process cgroups unavailable; descendants are tracked by tree tags only", { error }),
@@ -208,12 +205,6 @@ function monitorMemory(budget: MemoryBudget, { bytes, usedBytes }: MemoryLimit, 
         ? log("warn", "the container is almost out of memory; the memory budget is lowered", { limitBytes: bytes })
         : log("info", "the memory budget is back at its maximum", { limitBytes: bytes }),
   });
-}
-
-/** Only a server has a watchdog; a library ends with its process. */
-function missingWatchdogWarnings(): string[] {
-  const missing = watchdogWarning();
-  return missing === null ? [] : [missing];
 }
 
 /** The first stream imports the code, because most servers never have one. */

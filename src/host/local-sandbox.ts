@@ -1,10 +1,10 @@
 import { FlagError } from "../base/flag-error.ts";
+import type { PeerAddress } from "../base/peer-address.ts";
 import type { ResolvedSandbox, RestoredSandbox, SandboxResources } from "../exec/backend/resolved-sandbox.ts";
 import type { SandboxedStartParams } from "../local/start-confinement.ts";
 import type { MaskedPaths } from "../sandbox/masked-paths.ts";
 import type { SandboxedPeerDetector } from "../sandbox/sandboxed-peers.ts";
 import type { ExposedSecret } from "../sandbox/secret-directory.ts";
-import type { PeerAddress } from "../server/host-services.ts";
 import { landlockSupportIfAvailable, listenerSupportIfAvailable } from "./native-support.ts";
 import { credentialDirectoryPath, runtimeDirectoryPath } from "./runtime-directory.ts";
 

@@ -1,4 +1,6 @@
 import { FlagError } from "../base/flag-error.ts";
+import * as option from "../exec/options/option-schema.ts";
+import { variables } from "../exec/options/process-options.ts";
 import type { LocalBackend } from "../local/local-backend.ts";
 import { loadAddon } from "../native/addon.ts";
 import { exitImmediately } from "../native/exit-now.ts";
@@ -18,6 +20,7 @@ import { listenForMetrics } from "../server/listen/metrics-listener.ts";
 import { ServerMetrics } from "../server/observability/server-metrics.ts";
 import { stderrLog } from "../server/observability/stderr-log.ts";
 import { HEARTBEAT_INTERVAL_MS, type ServerConfig } from "../server/server-config.ts";
+import { listenFields, serverConfig, transportKind, webFields } from "../server/server-options.ts";
 import { VERSION } from "../version.ts";
 import { openAuditLog } from "./audit/open-audit-log.ts";
 import { consoleAssetsPath } from "./console-assets.ts";
@@ -62,6 +65,34 @@ export interface RunMainOptions extends Omit<ListenOptions, "web"> {
   supervised?: SupervisionOptions | undefined;
 }
 
+const strings = option.listOf(option.text, "an array of strings");
+const { required, optionsOf } = option;
+const runMainOptions = optionsOf<RunMainOptions>({
+  ...listenFields,
+  inherited: option.count,
+  web: optionsOf<NonNullable<RunMainOptions["web"]>>(webFields),
+  auditSink: optionsOf<AuditSinkAddress>({
+    type: required(option.oneOf("unix", "syslog")),
+    path: required(option.text),
+  }),
+  metricsAt: optionsOf<{ host: string; port: number }>({
+    host: required(option.text),
+    port: required(option.smallCount),
+  }),
+  config: serverConfig,
+  idleExitMs: option.duration,
+  newToken: option.secretText,
+  auditFile: option.text,
+  secretFlags: variables,
+  logLevel: option.oneOf("debug", "info", "warn", "error"),
+  supervised: optionsOf<SupervisionOptions>({
+    livenessTimeoutMs: required(option.duration),
+    giveUpAfter: option.count,
+  }),
+  ...option.each(option.flag, "metrics", "otel", "noSandbox"),
+  ...option.each(strings, "warnings", "secretFiles", "ownFiles"),
+});
+
 /**
  * Delay before libuv's threads start. Late enough not to delay the first request, early enough that clients have not
  * exhausted the process limit.
@@ -84,6 +115,8 @@ export async function runMainWithTransport(
   transport: ExecServerTransport,
   options: RunMainOptions = {},
 ): Promise<void> {
+  option.checkArgument("runMainWithTransport", "transport", transport, transportKind);
+  option.checkOptions("runMainWithTransport", options, runMainOptions);
   const log = stderrLog(options.logLevel ?? "warn");
   const { config = {}, warnings = [], newToken, secretFiles = [], web, metrics, metricsAt, otel } = options;
   const { auditFile, auditSink, secretFlags, noSandbox } = options;
@@ -163,9 +196,9 @@ export async function runMainWithTransport(
       writeStandardLine(2, `procwire exec-server listening on ${url}`);
       if (newToken !== undefined) writeStandardLine(2, tokenMessage(url, newToken));
       const loginUrl = listening.loginUrl();
-      const otherHost = hostForOthers(transport, allowHosts);
       if (loginUrl !== null) {
         writeStandardLine(2, `web console, to be opened once within 15 minutes: ${loginUrl}`);
+        const otherHost = hostForOthers(transport, allowHosts);
         if (otherHost !== null)
           writeStandardLine(2, `web console for another host, also once: ${listening.loginUrl(otherHost)}`);
       } else if (web) writeStandardLine(2, `web console: run \`procwire console --connect ${url}\``);

@@ -121,8 +121,10 @@ async function whenListening(server: ChildProcess, logPath: string): Promise<voi
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   server.stdout?.once("data", () => resolve());
   server.once("error", reject);
-  const onExit = (code: number | null, signal: string | null) =>
-    reject(new Error(`a server was started and ended with ${code ?? signal}: ${logTail(logPath)}`));
+  const onExit = (code: number | null, signal: string | null) => {
+    const logTail = readFileSync(logPath, "utf8").slice(-SHOWN_LOG_CHARS).trim();
+    reject(new Error(`a server was started and ended with ${code ?? signal}: ${logTail}`));
+  };
   server.once("exit", onExit);
   const timer = setTimeout(() => {
     server.kill("SIGKILL");
@@ -141,8 +143,4 @@ function openLog(path: string): number {
   const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
   if (size > MAX_LOG_BYTES) renameSync(path, `${path}.old`);
   return openSync(path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW, 0o600);
-}
-
-function logTail(path: string): string {
-  return readFileSync(path, "utf8").slice(-SHOWN_LOG_CHARS).trim();
 }

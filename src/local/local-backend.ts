@@ -1,11 +1,8 @@
 import { constants } from "node:os";
 import { type Clock, systemClock } from "../async/clock.ts";
 import type { HostBackend } from "../exec/backend/host-backend.ts";
-import {
-  PERSISTENT_RETAINED_BYTES,
-  PERSISTENT_RETAINED_CHUNKS,
-  type RestoredProcess,
-} from "../exec/backend/persistent-process.ts";
+import type { RestoredProcess } from "../exec/backend/persistent-process.ts";
+import { PERSISTENT_RETAINED_BYTES, PERSISTENT_RETAINED_CHUNKS } from "../exec/backend/persistent-process.ts";
 import type { ProcessLimits } from "../exec/backend/process-limits.ts";
 import { ProcessNames } from "../exec/backend/process-names.ts";
 import type { RestoredSandbox, SandboxedStart, SandboxResources } from "../exec/backend/resolved-sandbox.ts";
@@ -36,13 +33,8 @@ import { decodeRecord, encodeRecord, type PersistentRecord } from "./persistent/
 import { restoreEventLog } from "./persistent/restore-event-log.ts";
 import type { ProcessPlatform } from "./platform.ts";
 import { SpawnError } from "./spawn-error.ts";
-import {
-  type ConfinementOptions,
-  createNetwork,
-  enforcedNetwork,
-  resolveSandbox,
-  sandboxLabel,
-} from "./start-confinement.ts";
+import type { ConfinementOptions } from "./start-confinement.ts";
+import { createNetwork, enforcedNetwork, resolveSandbox, sandboxLabel } from "./start-confinement.ts";
 import type { Orphan } from "./tree/orphan-tracker.ts";
 import { UsageSampler } from "./tree/usage-sampler.ts";
 import { openVerifiedDirectory } from "./verified-directory.ts";

@@ -7,51 +7,18 @@ import { MAX_QUEUED_INPUT_BYTES } from "../exec/backend/input-limits.ts";
 import type { PersistentRecordWriter } from "../exec/backend/persistent-process.ts";
 import type { LimitName } from "../exec/backend/process-limits.ts";
 import { withCallErrors } from "../exec/call-error.ts";
-import type {
-  CallOptions,
-  CloseStdinStatus,
-  EventsOptions,
-  ExecEvent,
-  ExitReason,
-  ExitStatus,
-  OutputStream,
-  ProcessListing,
-  ProcessTree,
-  ReadParams,
-  ReadResult,
-  SandboxType,
-  Snapshot,
-  StartParams,
-  TerminalSize,
-  TerminateMode,
-  TerminateResult,
-  TtyState,
-  WaitParams,
-  WaitResult,
-  WriteOptions,
-  WriteStatus,
-} from "../exec/exec-process.ts";
+import type * as exec from "../exec/exec-process.ts";
 import { DEFAULT_TERMINAL_SIZE, earliestEndMs } from "../exec/exec-process.ts";
 import type { EventLog } from "../exec/log/event-log.ts";
 import { takeSnapshot, toListing } from "../exec/log/log-views.ts";
 import { SizeHistory } from "../exec/log/size-history.ts";
 import { type InputData, toInputBytes } from "../exec/options/input-bytes.ts";
-import {
-  checkCall,
-  checkEvents,
-  checkKill,
-  checkRead,
-  checkResize,
-  checkSignal,
-  checkTerminate,
-  checkWait,
-  checkWrite,
-} from "../exec/options/process-checks.ts";
+import * as checks from "../exec/options/process-checks.ts";
 import { inputStateOf } from "../exec/terminal/input-state.ts";
 import { TerminalResponder } from "../exec/terminal/terminal-responder.ts";
 import { waitForCondition } from "../exec/wait/wait-condition.ts";
 import { internalError, invalidRequest } from "../protocol/errors.ts";
-import { ExecServerError } from "../protocol/exec-server-error.ts";
+import { ExecServerError, type ExecServerErrorDetails } from "../protocol/exec-server-error.ts";
 import type { MethodName } from "../protocol/methods.ts";
 import type { Child, ChildEvents, WaitStatus } from "./child.ts";
 import { signalName, signalNumber } from "./signals.ts";
@@ -69,7 +36,7 @@ export interface LocalProcessDeps {
   log: EventLog;
   clock: Clock;
   killer: TreeKiller;
-  sandboxType: SandboxType;
+  sandboxType: exec.SandboxType;
   droppedEnv?: readonly string[] | undefined;
   /** Returns the limit that caused this signal; null if no limit did. */
   limitExceededBy: (signal: number) => LimitName | null;
@@ -90,21 +57,21 @@ export interface RestoredProcessState {
 /** A process on the local host. It owns its child and its event log; `await using` terminates it and frees both. */
 export class LocalProcess implements HostProcess {
   readonly processId: string;
-  readonly sandboxType: SandboxType;
+  readonly sandboxType: exec.SandboxType;
   readonly droppedEnv: readonly string[] | undefined;
   /** The event log. A server adds its cursors to it. */
   readonly log: EventLog;
   readonly sizes = new SizeHistory();
 
-  readonly #params: StartParams;
+  readonly #params: exec.StartParams;
   readonly #deps: LocalProcessDeps;
   readonly #startedAtMs: number;
   #child: Child | null = null;
   /** Stored here as well, because a failed log records no exit. */
   #hasExited = false;
   #stdin: "open" | "closed" | "none";
-  #size: TerminalSize | null;
-  #endReason: ExitReason | null = null;
+  #size: exec.TerminalSize | null;
+  #endReason: exec.ExitReason | null = null;
   #limit: LimitName | null = null;
   #responder: TerminalResponder | null = null;
   #wallTime: Timer | null = null;
@@ -114,7 +81,7 @@ export class LocalProcess implements HostProcess {
   #closed = Promise.withResolvers<void>();
 
   /** @internal */
-  constructor(params: StartParams, size: TerminalSize | null, deps: LocalProcessDeps) {
+  constructor(params: exec.StartParams, size: exec.TerminalSize | null, deps: LocalProcessDeps) {
     this.processId = params.processId;
     this.sandboxType = deps.sandboxType;
     this.droppedEnv = deps.droppedEnv;
@@ -191,7 +158,7 @@ export class LocalProcess implements HostProcess {
     return this.#child?.input.writtenBytes ?? 0;
   }
 
-  get size(): TerminalSize | null {
+  get size(): exec.TerminalSize | null {
     return this.#size;
   }
 
@@ -204,7 +171,7 @@ export class LocalProcess implements HostProcess {
     return this.#closed.promise;
   }
 
-  listing(): ProcessListing {
+  listing(): exec.ProcessListing {
     const { processId, pid, running, log } = this;
     const startedAtMs = this.#startedAtMs;
     const listing = toListing({ processId, params: this.#params, pid, running, startedAtMs, log });
@@ -223,8 +190,8 @@ export class LocalProcess implements HostProcess {
 
   // ---- reading
 
-  events(options?: EventsOptions): AsyncIterableIterator<ExecEvent> {
-    checkEvents(options);
+  events(options?: exec.EventsOptions): AsyncIterableIterator<exec.ExecEvent> {
+    checks.checkEvents(options);
     return this.log.events(options);
   }
 
@@ -232,48 +199,48 @@ export class LocalProcess implements HostProcess {
     return this.log.subscribeWake();
   }
 
-  read(params: ReadParams = {}): Promise<ReadResult> {
-    const check = () => checkRead(params);
-    return this.#withCallErrors("process/read", () => this.log.readWaiting(params), undefined, check);
+  read(params: exec.ReadParams = {}): Promise<exec.ReadResult> {
+    const check = () => checks.checkRead(params);
+    return withCallErrors(this.#about("process/read"), () => this.log.readWaiting(params), undefined, check);
   }
 
-  wait(params: WaitParams = {}): Promise<WaitResult> {
+  wait(params: exec.WaitParams = {}): Promise<exec.WaitResult> {
     const watched = { log: this.log, clock: this.#deps.clock, isPortListening };
-    const check = () => checkWait(params);
-    return this.#withCallErrors("process/wait", () => waitForCondition(watched, params), undefined, check);
+    const check = () => checks.checkWait(params);
+    return withCallErrors(this.#about("process/wait"), () => waitForCondition(watched, params), undefined, check);
   }
 
-  async snapshot(options: CallOptions = {}): Promise<Snapshot> {
-    checkCall("snapshot", options);
+  async snapshot(options: exec.CallOptions = {}): Promise<exec.Snapshot> {
+    checks.checkCall("snapshot", options);
     options.signal?.throwIfAborted();
     const tty = this.ttyState() ?? undefined;
-    return omitUndefined<Snapshot>({ ...takeSnapshot(this.log, this.running), tty });
+    return omitUndefined<exec.Snapshot>({ ...takeSnapshot(this.log, this.running), tty });
   }
 
-  ttyState(): TtyState | null {
+  ttyState(): exec.TtyState | null {
     return this.#child?.ttyState() ?? null;
   }
 
-  tree(): ProcessTree {
+  tree(): exec.ProcessTree {
     return describeTree(this.#child ? this.#deps.killer.tree(this.#child) : []);
   }
 
   // ---- input
 
-  write(data: InputData, options: WriteOptions = {}): Promise<{ status: WriteStatus }> {
-    const write = async (): Promise<{ status: WriteStatus }> => {
+  write(data: InputData, options: exec.WriteOptions = {}): Promise<{ status: exec.WriteStatus }> {
+    const write = async (): Promise<{ status: exec.WriteStatus }> => {
       if (!this.running) return { status: "stdinClosed" };
       const { status } = await this.writeRaw(toInputBytes(data), options);
       return { status };
     };
-    return this.#withCallErrors("process/write", write, options?.signal, () => checkWrite(data, options));
+    return withCallErrors(this.#about("process/write"), write, options?.signal, () => checks.checkWrite(data, options));
   }
 
   /**
    * `accepted` means queued, not read. A process that closed its stdin or exited still accepts writes; a
    * terminated process does not.
    */
-  async writeRaw(bytes: Uint8Array, { writeId }: WriteOptions = {}): Promise<WriteOutcome> {
+  async writeRaw(bytes: Uint8Array, { writeId }: exec.WriteOptions = {}): Promise<WriteOutcome> {
     if (this.#stdin === "none") return { status: "stdinClosed" };
     const input = this.#child?.input;
     if (writeId !== undefined && input?.hasWriteId(writeId)) return { status: "accepted", isDuplicate: true };
@@ -289,8 +256,8 @@ export class LocalProcess implements HostProcess {
     return { status: "accepted", isFlushed };
   }
 
-  async closeStdin(options: CallOptions = {}): Promise<{ status: CloseStdinStatus }> {
-    checkCall("closeStdin", options);
+  async closeStdin(options: exec.CallOptions = {}): Promise<{ status: exec.CloseStdinStatus }> {
+    checks.checkCall("closeStdin", options);
     options.signal?.throwIfAborted();
     if (this.#stdin !== "open") return { status: "stdinClosed" };
     this.#stdin = "closed";
@@ -298,12 +265,12 @@ export class LocalProcess implements HostProcess {
     return { status: "accepted" };
   }
 
-  resize(size: TerminalSize, options: CallOptions = {}): Promise<void> {
-    const check = () => checkResize(size, options);
-    return this.#withCallErrors("process/resize", async () => this.#resize(size), options?.signal, check);
+  resize(size: exec.TerminalSize, options: exec.CallOptions = {}): Promise<void> {
+    const check = () => checks.checkResize(size, options);
+    return withCallErrors(this.#about("process/resize"), async () => this.#resize(size), options?.signal, check);
   }
 
-  #resize(size: TerminalSize): void {
+  #resize(size: exec.TerminalSize): void {
     if (!this.#size) throw invalidRequest(`process ${this.processId} has no terminal`);
     if (size.rows === this.#size.rows && size.cols === this.#size.cols) return;
     const { nextSeq, ageMs } = this.log;
@@ -342,33 +309,44 @@ export class LocalProcess implements HostProcess {
 
   // ---- ending
 
-  signal(name: string, options: CallOptions = {}): Promise<void> {
+  signal(name: string, options: exec.CallOptions = {}): Promise<void> {
     const send = async () => void this.#child?.signalGroup(signalNumber(name));
-    return this.#withCallErrors("process/signal", send, options?.signal, () => checkSignal(name, options));
+    return withCallErrors(this.#about("process/signal"), send, options?.signal, () =>
+      checks.checkSignal(name, options),
+    );
   }
 
   /** Sends a signal to the whole process group. Resolves to false if the process has exited. Default signal: SIGTERM. */
-  kill(signal = "SIGTERM", options: CallOptions = {}): Promise<boolean> {
+  kill(signal = "SIGTERM", options: exec.CallOptions = {}): Promise<boolean> {
     const kill = async () => {
       const number = signalNumber(signal);
       if (!this.running) return false;
       this.#child?.signalGroup(number);
       return true;
     };
-    return this.#withCallErrors("process/signal", kill, options?.signal, () => checkKill(signal, options));
+    return withCallErrors(this.#about("process/signal"), kill, options?.signal, () =>
+      checks.checkKill(signal, options),
+    );
   }
 
   /** Does nothing if the process has exited, even while descendants still hold its streams. */
-  terminate(mode: TerminateMode = { type: "force" }, options: CallOptions = {}): Promise<TerminateResult> {
+  terminate(
+    mode: exec.TerminateMode = { type: "force" },
+    options: exec.CallOptions = {},
+  ): Promise<exec.TerminateResult> {
     const end = async () => (this.running ? this.terminateWithReason("terminated", mode) : { running: false });
-    return this.#withCallErrors("process/terminate", end, options?.signal, () => checkTerminate(mode, options));
+    const check = () => checks.checkTerminate(mode, options);
+    return withCallErrors(this.#about("process/terminate"), end, options?.signal, check);
   }
 
   /**
    * Terminates the process tree and records the exit reason; the first reason wins. After the leader's exit it kills
    * the remaining descendants.
    */
-  async terminateWithReason(reason: ExitReason, mode: TerminateMode = { type: "force" }): Promise<TerminateResult> {
+  async terminateWithReason(
+    reason: exec.ExitReason,
+    mode: exec.TerminateMode = { type: "force" },
+  ): Promise<exec.TerminateResult> {
     const child = this.#child;
     if (!child) return { running: false };
     if (!this.running) {
@@ -401,7 +379,7 @@ export class LocalProcess implements HostProcess {
   }
 
   /** Drops output beyond the limit, so that exactly the allowed number of bytes is emitted. */
-  #onOutput(stream: OutputStream, chunk: Uint8Array): void {
+  #onOutput(stream: exec.OutputStream, chunk: Uint8Array): void {
     const remaining = (this.#params.limits?.outputBytes ?? Number.POSITIVE_INFINITY) - this.log.totalBytes;
     if (chunk.length <= remaining) {
       const appended = this.log.append(stream, chunk);
@@ -446,9 +424,7 @@ export class LocalProcess implements HostProcess {
     this.log.exited(status);
     // The caller of terminate does not wait for a process that holds a stream and that the server cannot kill.
     if (this.#endReason !== null)
-      this.#cutTimer = this.#deps.clock.after(CUT_AFTER_MS, () => this.#child?.closeStreams(), {
-        keepAlive: false,
-      });
+      this.#cutTimer = this.#deps.clock.after(CUT_AFTER_MS, () => this.#child?.closeStreams(), { keepAlive: false });
   }
 
   #onClose(): void {
@@ -461,7 +437,7 @@ export class LocalProcess implements HostProcess {
     this.#deps.onClose(this);
   }
 
-  #exitStatus(raw: WaitStatus): ExitStatus {
+  #exitStatus(raw: WaitStatus): exec.ExitStatus {
     const ended =
       raw.type === "code"
         ? { exitCode: raw.code, signal: null }
@@ -472,16 +448,12 @@ export class LocalProcess implements HostProcess {
     const ownReason = raw.type === "code" ? "exited" : this.#limit === null ? "signaled" : "limit";
     const reason = this.#endReason ?? ownReason;
     const limit = reason === "limit" ? (this.#limit ?? undefined) : undefined;
-    return omitUndefined<ExitStatus>({ ...ended, reason, limit, sandboxDenied: denied });
+    return omitUndefined<exec.ExitStatus>({ ...ended, reason, limit, sandboxDenied: denied });
   }
 
-  #withCallErrors<T>(
-    method: MethodName,
-    call: () => Promise<T>,
-    signal: AbortSignal | undefined,
-    check: () => void,
-  ): Promise<T> {
-    return withCallErrors({ method, argv: this.#params.argv }, call, signal, check);
+  /** Returns the details of the errors of a call. */
+  #about(method: MethodName): ExecServerErrorDetails {
+    return { method, argv: this.#params.argv };
   }
 
   #wakeWriters(): void {
@@ -491,7 +463,7 @@ export class LocalProcess implements HostProcess {
 }
 
 /** Includes `survivors` only if there are any. */
-function terminateResult(running: boolean, survivors: number[]): TerminateResult {
+function terminateResult(running: boolean, survivors: number[]): exec.TerminateResult {
   return survivors.length > 0 ? { running, survivors } : { running };
 }
 

@@ -1,3 +1,4 @@
+import { MISSING_ADDON } from "../protocol/degraded-features.ts";
 import type { SpawnChild } from "./child.ts";
 import { spawnNodeChild } from "./fallback-child.ts";
 import type { SupervisorChannel } from "./persistent/persistent-child.ts";
@@ -42,6 +43,6 @@ export function nodePlatform(why: string): ProcessPlatform {
     table: procFsTable,
     reaper: null,
     canLimitResources: false,
-    degraded: [`native addon missing: ${why}`],
+    degraded: [`${MISSING_ADDON}: ${why}`],
   };
 }

@@ -4,19 +4,10 @@ import type { ResolvedSandbox, SandboxedStart } from "../exec/backend/resolved-s
 import { sandboxRequirementError } from "../exec/backend/sandbox-requirement.ts";
 import type { SandboxType, StartParams } from "../exec/exec-process.ts";
 import { invalidParams } from "../protocol/errors.ts";
-import {
-  isNetworkEnforced,
-  proxiedNetwork,
-  type RouteProxies,
-  refusalCommand,
-  type SandboxNetwork,
-} from "./enforced-network.ts";
-import {
-  type CreateProcessNetwork,
-  type ProcessNetwork,
-  TreeConnections,
-  type TreeConnectionsDeps,
-} from "./process-network.ts";
+import type { RouteProxies, SandboxNetwork } from "./enforced-network.ts";
+import { isNetworkEnforced, proxiedNetwork, refusalCommand } from "./enforced-network.ts";
+import type { CreateProcessNetwork, ProcessNetwork, TreeConnectionsDeps } from "./process-network.ts";
+import { TreeConnections } from "./process-network.ts";
 
 /** The start of a sandboxed process, as the sandbox resolver receives it. */
 export type SandboxedStartParams = StartParams & {

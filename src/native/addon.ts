@@ -137,6 +137,8 @@ export interface NativeTreeResult {
   path: Buffer;
 }
 
+export type TreeCallback = (result: NativeTreeResult) => void;
+
 /** Entries of a directory without broken links. */
 export interface NativeListing {
   errno: number;
@@ -271,13 +273,8 @@ export class NativeAddon {
   /** Names of `NativeTreeResult.failure`. */
   readonly treeFailures!: readonly string[];
   /** Copies the contents of a directory into an existing directory. A file without a size may have `maxUnsizedBytes`. */
-  readonly copyTree!: (
-    source: Uint8Array,
-    destination: Uint8Array,
-    maxUnsizedBytes: number,
-    onDone: (result: NativeTreeResult) => void,
-  ) => void;
-  readonly removeTree!: (path: Uint8Array, onDone: (result: NativeTreeResult) => void) => void;
+  readonly copyTree!: (source: Uint8Array, target: Uint8Array, maxUnsizedBytes: number, onDone: TreeCallback) => void;
+  readonly removeTree!: (path: Uint8Array, onDone: TreeCallback) => void;
   readonly listDirectory!: (path: Uint8Array, maxEntries: number, onDone: (listing: NativeListing) => void) => void;
 
   // ---- sockets

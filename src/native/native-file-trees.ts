@@ -3,7 +3,7 @@ import { unsizedTooLarge, unsupportedKind } from "../files/copy-file.ts";
 import type { FileTrees, ListedEntry, Listing } from "../files/file-trees.ts";
 import { joinNative, type NativePath, nativeFromBytes, nativeFromLatin1 } from "../files/native-path.ts";
 import { MAX_READ_FILE_BYTES } from "../files/read-write.ts";
-import type { NativeAddon, NativeListing, NativeTreeResult } from "./addon.ts";
+import type { NativeAddon, NativeListing, NativeTreeResult, TreeCallback } from "./addon.ts";
 
 /** Directory trees by the addon, each on its own thread: libuv's few threads and the event loop stay free. */
 export function nativeFileTrees(native: NativeAddon): FileTrees {
@@ -45,11 +45,7 @@ function systemError(errno: number, path: NativePath): Error {
   return Object.assign(new Error(`${code}: ${path}`), { code });
 }
 
-async function run(
-  native: NativeAddon,
-  root: NativePath,
-  start: (onDone: (result: NativeTreeResult) => void) => void,
-): Promise<void> {
+async function run(native: NativeAddon, root: NativePath, start: (onDone: TreeCallback) => void): Promise<void> {
   const { errno, failure, path } = await new Promise<NativeTreeResult>((resolve) => start(resolve));
   const failed = path.length === 0 ? root : joinNative(root, nativeFromBytes(path));
   const kind = native.treeFailures[failure];

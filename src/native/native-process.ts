@@ -1,13 +1,6 @@
 import type { TerminalSize, TtyState } from "../exec/exec-process.ts";
-import {
-  type Child,
-  type ChildEvents,
-  type ChildInput,
-  NO_STDIO_IDENTITY,
-  type ProcessCgroup,
-  type SpawnChild,
-  type StdioIdentity,
-} from "../local/child.ts";
+import type { Child, ChildEvents, ChildInput, ProcessCgroup, SpawnChild, StdioIdentity } from "../local/child.ts";
+import { NO_STDIO_IDENTITY } from "../local/child.ts";
 import { errnoMessage, outputReadError } from "../local/errno-text.ts";
 import type { PersistentChild, SupervisorChannel } from "../local/persistent/persistent-child.ts";
 import type { ProcessPlatform } from "../local/platform.ts";
@@ -15,13 +8,8 @@ import { toSpawnError } from "../local/spawn-error.ts";
 import { serverCgroupPath } from "../local/tree/cgroups.ts";
 import type { ProcessEntry, ProcessTable } from "../local/tree/process-table.ts";
 import { treeTags } from "../local/tree/tree-tags.ts";
-import {
-  type NativeAddon,
-  type NativeChild,
-  type NativeChildEvent,
-  type NativeEntries,
-  NativeEventError,
-} from "./addon.ts";
+import type { NativeAddon, NativeChild, NativeChildEvent, NativeEntries } from "./addon.ts";
+import { NativeEventError } from "./addon.ts";
 
 /** Process platform of this machine, implemented by the addon. */
 export function nativePlatform(native: NativeAddon, supervisor: SupervisorChannel | null = null): ProcessPlatform {

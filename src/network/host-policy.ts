@@ -29,7 +29,7 @@ export class HostPolicy {
     this.#allowLocalBinding = allowLocalBinding;
   }
 
-  /** Judges a canonical host. Deny patterns win, then local addresses, then review patterns. */
+  /** Checks a canonical host. Deny patterns win, then local addresses, then review patterns. */
   check(host: string): HostRule {
     const matches = (patterns: readonly string[]) => patterns.some((pattern) => matchesDomain(pattern, host));
     if (matches(this.#deny)) return "denied";

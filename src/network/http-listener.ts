@@ -30,12 +30,10 @@ export class HttpListener {
 
   constructor(deps: HttpListenerDeps) {
     this.#deps = deps;
-    const server = createProxyServer();
-    server.on("request", (request, response) => void this.#onRequest(request, response));
-    server.on("connect", (request: IncomingMessage, socket: Socket, head: Buffer) =>
+    this.#server = createProxyServer((request, response) => void this.#onRequest(request, response));
+    this.#server.on("connect", (request: IncomingMessage, socket: Socket, head: Buffer) =>
       this.#onConnect(request.url ?? "", socket, head),
     );
-    this.#server = server;
   }
 
   /** Serves an accepted connection. */

@@ -1,5 +1,6 @@
-import { connect as connectTcp, isIP, type Socket } from "node:net";
+import { isIP, type NetConnectOpts, type Socket } from "node:net";
 import { connect as connectTls, type SecureContext } from "node:tls";
+import { connectSocket } from "../forward/connect-socket.ts";
 import { isLoopbackAddress, isNonPublicAddress } from "./address-ranges.ts";
 import type { LookupAddresses } from "./name-lookup.ts";
 import type { Allowed } from "./request-judge.ts";
@@ -98,41 +99,15 @@ export class Outgoing {
 
 /** Connects to the first address that accepts. */
 function openSocket(addresses: readonly string[], port: number, signal: AbortSignal): Promise<Socket> {
-  return new Promise((resolve, reject) => {
-    const [first = ""] = addresses;
-    const entries = addresses.map((address) => ({ address, family: isIP(address) }));
-    const socket = connectTcp({
-      host: addresses.length === 1 ? first : "checked.invalid",
-      port,
-      // Replaces the resolver, so that only checked addresses are used.
-      lookup: (_host, _options, callback) => callback(null, entries),
-      autoSelectFamily: addresses.length > 1,
-      allowHalfOpen: true,
-      noDelay: true,
-    });
-    const timer = setTimeout(
-      () => fail(Object.assign(new Error(`connect ${first}:${port}: no response`), { code: "ETIMEDOUT" })),
-      CONNECT_TIMEOUT_MS,
-    );
-    timer.unref();
-    const finish = () => {
-      clearTimeout(timer);
-      signal.removeEventListener("abort", onAbort);
-      socket.removeListener("error", fail);
-    };
-    const fail = (error: Error) => {
-      finish();
-      socket.on("error", () => undefined);
-      socket.destroy();
-      reject(error);
-    };
-    const onAbort = () => fail(new Error(`connect ${first}:${port}: the requester disconnected`));
-    socket.once("error", fail);
-    socket.once("connect", () => {
-      finish();
-      resolve(socket);
-    });
-    signal.addEventListener("abort", onAbort, { once: true });
-    if (signal.aborted) onAbort();
-  });
+  const [first = ""] = addresses;
+  const entries = addresses.map((address) => ({ address, family: isIP(address) }));
+  const address: NetConnectOpts = {
+    host: addresses.length === 1 ? first : "checked.invalid",
+    port,
+    // Replaces the resolver, so that only checked addresses are used.
+    lookup: (_host, _options, callback) => callback(null, entries),
+    autoSelectFamily: addresses.length > 1,
+  };
+  const abortCause = "the requester disconnected";
+  return connectSocket(address, { label: `${first}:${port}`, timeoutMs: CONNECT_TIMEOUT_MS, signal, abortCause });
 }

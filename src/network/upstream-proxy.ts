@@ -1,4 +1,5 @@
 import type { Socket } from "node:net";
+import { failWith } from "../forward/connect-socket.ts";
 import { hostAndPort } from "./http-target.ts";
 import type { Allowed } from "./request-judge.ts";
 
@@ -53,12 +54,7 @@ export function openUpstreamTunnel(proxy: UpstreamProxy, socket: Socket, { host,
       socket.removeListener("error", fail);
       socket.removeListener("close", onClose);
     };
-    const fail = (error: Error) => {
-      finish();
-      socket.on("error", () => undefined);
-      socket.destroy();
-      reject(error);
-    };
+    const fail = failWith(socket, finish, reject);
     const onClose = () => fail(new Error("the upstream proxy closed the connection"));
     const onData = (chunk: Buffer) => {
       head = Buffer.concat([head, chunk]);

@@ -1,19 +1,7 @@
 import { listedLabels } from "./process-labels.ts";
 import { gapFields, signalName, terminalSize, terminateMode } from "./process-schemas.ts";
-import {
-  array,
-  boolean,
-  bytes,
-  enumOf,
-  extended,
-  type Infer,
-  id,
-  nullish,
-  object,
-  optional,
-  string,
-  u64,
-} from "./schema.ts";
+import type { Infer } from "./schema.ts";
+import { array, boolean, bytes, enumOf, extended, id, nullish, object, optional, string, u64 } from "./schema.ts";
 
 /** Schemas of the methods that access a process by its handle, from a session that did not start it. */
 

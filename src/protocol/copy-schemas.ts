@@ -79,18 +79,21 @@ export const checksumParams = object("FsChecksumParams", {
   handleId: id,
   /** Number of bytes from the start of the file. */
   length: u64,
+  /** 16 random bytes per copy. Selects AES-128-GMAC, which is faster than SHA-256, for this file handle. */
+  gmacKey: nullish(bytes),
 });
 export const checksumResult = object("FsChecksumResult", {
-  /** Null if the file is shorter than `length`. */
-  sha256: nullable(string),
+  /** In hexadecimal. Null if the file is shorter than `length`. */
+  digest: nullable(string),
 });
 export const commitParams = object("FsCommitParams", {
   handleId: id,
   /** Final path of the file, on the same file system. */
   path: pathUri,
-  /** Expected size. On a mismatch of size or SHA-256 the request fails and the partial file stays. */
+  /** Expected size. On a mismatch of size or digest the request fails and the partial file stays. */
   size: u64,
-  sha256: string,
+  /** Digest of the source: SHA-256, or GMAC if an `fs/checksum` of this file handle selected it. */
+  digest: string,
   ...attributes,
   followSymlinks,
 });

@@ -5,17 +5,8 @@ import { shareInstances } from "../base/shared-class.ts";
  * them changes the behavior of a client. All other errors have only a text.
  */
 export const ERROR_REASONS = [
-  "unknownMethod",
-  "processExists",
-  "nameInUse",
-  "unknownProcess",
-  "unknownHandle",
-  "unknownFileHandle",
-  "sessionTakenOver",
-  "targetNotAllowed",
-  "connectionRefused",
-  "networkUnreachable",
-  "hostUnreachable",
+  ...["unknownMethod", "processExists", "nameInUse", "unknownProcess", "unknownHandle", "unknownFileHandle"],
+  ...["sessionTakenOver", "targetNotAllowed", "connectionRefused", "networkUnreachable", "hostUnreachable"],
 ] as const;
 export type ErrorReason = (typeof ERROR_REASONS)[number];
 

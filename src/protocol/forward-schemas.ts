@@ -34,8 +34,8 @@ export const listenParams = object("ForwardListenParams", {
   path: nullish(string),
 });
 export const listenResult = object("ForwardListenResult", {
-  /** 0 for a Unix socket. */
-  port: u16,
+  /** The listening port; absent for a Unix socket. */
+  port: optional(u16),
 });
 export const unlistenParams = object("ForwardUnlistenParams", { listenId: id });
 export const watchPortsParams = object("ForwardWatchPortsParams", { watch: boolean });

@@ -1,17 +1,5 @@
-import {
-  array,
-  boolean,
-  bytes,
-  enumOf,
-  type Infer,
-  id,
-  nullable,
-  nullish,
-  object,
-  string,
-  u16,
-  u64,
-} from "./schema.ts";
+import type { Infer } from "./schema.ts";
+import { array, boolean, bytes, enumOf, id, nullable, nullish, object, string, u16, u64 } from "./schema.ts";
 
 const httpHeader = object("HttpHeader", {
   name: string,

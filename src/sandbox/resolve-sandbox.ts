@@ -21,13 +21,8 @@ import { enforceRequirement, MINIMAL_ROOTS } from "./required-sandbox.ts";
 import { buildSandboxCommand } from "./sandbox-command.ts";
 import { DENIAL_TAIL_BYTES, isSandboxDenial } from "./sandbox-denial.ts";
 import { sandboxPrograms } from "./sandbox-probe.ts";
-import {
-  parseSandboxRequest,
-  type SandboxEntry,
-  type SandboxLocation,
-  type SandboxRequest,
-  unenforceableSandbox,
-} from "./sandbox-request.ts";
+import type { SandboxEntry, SandboxLocation, SandboxRequest } from "./sandbox-request.ts";
+import { parseSandboxRequest, unenforceableSandbox } from "./sandbox-request.ts";
 import { type SharedTmpLease, sharedTmpDirectories } from "./shared-tmp.ts";
 
 /** A command to sandbox. Without `cwd` there is no workspace, unless the request names one. */

@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { networkInterfaces } from "node:os";
 import { type Clock, sleep, systemClock } from "../async/clock.ts";
+import type { PeerAddress } from "../base/peer-address.ts";
 import { parseProcStat } from "../base/proc-stat.ts";
 
 /** Data that a sandboxed process sent before its exit is read well within this time. */
@@ -36,15 +37,14 @@ export class SandboxedPeerDetector {
     };
   }
 
-  /** Returns true if the process that connected from `peerName` to `localPort` is or may be sandboxed. */
-  isSandboxed(peer: { peerName: string; localPort: number | null }): false | Promise<boolean> {
+  /** Returns true if the process at the other end is or may be sandboxed. */
+  isSandboxed(peer: PeerAddress): false | Promise<boolean> {
     const now = this.#clock.monotonic();
     for (const [pid, { expiresAt }] of this.#leaders) if (expiresAt <= now) this.#leaders.delete(pid);
-    // A Unix socket has no port, and sandboxes hide its file.
-    if (this.#leaders.size === 0 || peer.localPort === null) return false;
-    const address = parseAddress(peer.peerName);
+    if (this.#leaders.size === 0 || peer.type === "hiddenSocket") return false;
     // A peer that reset the connection at once has no address anymore.
-    if (!address) return Promise.resolve(true);
+    const address = peer.type === "tcp" ? parseAddress(peer.peerName) : null;
+    if (peer.type === "unknown" || !address) return Promise.resolve(true);
     // A process of another host is not in a sandbox of this one.
     return isLocalAddress(address.ip) && this.#isPeerSandboxed(address, peer.localPort);
   }
@@ -74,15 +74,13 @@ export class SandboxedPeerDetector {
 }
 
 /**
- * Returns true if the process that connected from `peerName` to `localPort` is in another pid namespace than this process.
+ * Returns true if the process at the other end is in another pid namespace than this process, or cannot be identified.
  * This detects sandboxed processes of all servers. Also returns true for a local process that this user cannot inspect.
  */
-export async function isInOtherNamespace(
-  peer: { peerName: string; localPort: number | null },
-  clock: Clock = systemClock,
-): Promise<boolean> {
+export async function isInOtherNamespace(peer: PeerAddress, clock: Clock = systemClock): Promise<boolean> {
+  if (peer.type !== "tcp") return true;
   const address = parseAddress(peer.peerName);
-  if (!address || peer.localPort === null) return true;
+  if (!address) return true;
   if (!isLocalAddress(address.ip)) return false;
   for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
     if (attempt > 0) await sleep(clock, RETRY_DELAY_MS);

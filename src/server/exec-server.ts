@@ -3,42 +3,32 @@ import { type Clock, systemClock, type Timer } from "../async/clock.ts";
 import { withDeadline } from "../async/deadline.ts";
 import { MemoryBudget } from "../async/memory-budget.ts";
 import { TaskSet } from "../async/task-set.ts";
+import type { PeerAddress } from "../base/peer-address.ts";
 import type { Connection } from "../connection/connection.ts";
 import { nodeSocketProvider, type SocketProvider } from "../connection/socket-provider.ts";
-import type { HostBackend, HostProcess } from "../exec/backend/host-backend.ts";
 import type { RestoredProcess } from "../exec/backend/persistent-process.ts";
-import { mergeLimits } from "../exec/backend/process-limits.ts";
 import { ProcessNames } from "../exec/backend/process-names.ts";
-import { onceEnded } from "../exec/backend/process-state.ts";
-import type { StartParams } from "../exec/exec-process.ts";
 import { checkOptions } from "../exec/options/option-schema.ts";
-import { ErrorCode, invalidRequest, RequestError, SHARE_CLOSE_REASONS, toWireError } from "../protocol/errors.ts";
+import { ErrorCode, invalidRequest, RequestError, SHARE_CLOSE_REASONS } from "../protocol/errors.ts";
 import type { InProcessClient, InProcessConnection, InProcessServer } from "../protocol/in-process.ts";
-import type { MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
-import type { NetworkDecision } from "../protocol/network/network-schemas.ts";
 import type { AuditLog } from "./audit/audit-log.ts";
 import { recordProcessEnd, recordQuestion } from "./audit/audited-calls.ts";
 import { AccessList } from "./auth/access-list.ts";
 import type { Authenticator } from "./auth/authenticator.ts";
 import { LOCAL_PRINCIPAL, type Principal } from "./auth/principal.ts";
 import { newSessionId } from "./auth/session-id.ts";
+import { CappedBackend } from "./capped-backend.ts";
 import type { ConsoleAccess } from "./console/console-access.ts";
-import type { HostServices, PeerAddress, ServerLog } from "./host-services.ts";
+import type { HostServices, ServerLog } from "./host-services.ts";
 import { newGeneration } from "./lifecycle/server-generation.ts";
-import { NetworkLog, setNetworkLog } from "./network/network-log.ts";
 import { OpenQuestions } from "./network/open-questions.ts";
 import { prometheusText } from "./observability/prometheus-text.ts";
 import type { ServerMetrics } from "./observability/server-metrics.ts";
 import { PrincipalQuotas } from "./principal-quotas.ts";
-import { ConnectionHandler } from "./rpc/connection-handler.ts";
 import { type ConnectionLoopDeps, describeError, serveConnection } from "./rpc/connection-loop.ts";
-import type { Peer } from "./rpc/peer.ts";
-import {
-  CONNECTION_CLOSE_TIMEOUT_MS,
-  DEFAULT_SERVER_CONFIG,
-  HANDOFF_GRACE_MS,
-  type ServerConfig,
-} from "./server-config.ts";
+import { serveInProcess } from "./rpc/in-process-connection.ts";
+import type { ServerConfig } from "./server-config.ts";
+import { CONNECTION_CLOSE_TIMEOUT_MS, DEFAULT_SERVER_CONFIG, HANDOFF_GRACE_MS } from "./server-config.ts";
 import { serverConfig } from "./server-options.ts";
 import { ServerResources } from "./server-resources.ts";
 import { BackgroundProcesses } from "./session/background-processes.ts";
@@ -59,6 +49,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   /** Identifies this run of the server. */
   readonly generation: string;
   readonly #host: HostServices;
+  readonly #backend: CappedBackend;
   readonly #sessions: SessionRegistry;
   readonly log: ServerLog;
   readonly #connections: TaskSet;
@@ -69,7 +60,6 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   readonly #open = new Set<{ close(reason: string): void; readonly queuedBytes?: number }>();
   /** Open connections and console sessions. */
   readonly accesses = new AccessList();
-  #liveProcesses = 0;
   #acceptedCount = 0;
   #console: ConsoleAccess | null = null;
   #authenticator: Authenticator | null = null;
@@ -79,10 +69,16 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   constructor(host: HostServices, config: Partial<ServerConfig> = {}) {
     checkOptions("ExecServer", config, serverConfig, "config");
     this.config = { ...DEFAULT_SERVER_CONFIG, ...config };
-    this.#host = { ...host, backend: this.#rejectOnClose(host.backend) };
+    this.quotas = new PrincipalQuotas(this.config, (quota) => this.metrics?.quotaRefused(quota));
+    this.#backend = new CappedBackend(host.backend, {
+      config: this.config,
+      quotas: this.quotas,
+      metrics: host.metrics ?? null,
+      closingError: () => this.#closingError(),
+    });
+    this.#host = { ...host, backend: this.#backend };
     this.log = host.log ?? (() => undefined);
     this.generation = host.generation ?? newGeneration();
-    this.quotas = new PrincipalQuotas(this.config, (quota) => this.metrics?.quotaRefused(quota));
     this.resources = new ServerResources(
       this.config,
       this.quotas,
@@ -92,7 +88,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     const clock = host.clock ?? systemClock;
     this.#sessions = new SessionRegistry(
       {
-        backend: this.#host.backend,
+        backend: this.#backend,
         clock,
         viewerScheduler: new ViewerScheduler(clock),
         background: new BackgroundProcesses(clock),
@@ -127,7 +123,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   }
 
   get liveProcessCount(): number {
-    return this.#liveProcesses;
+    return this.#backend.liveProcessCount;
   }
 
   get sessionCount(): number {
@@ -165,7 +161,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   degradedComponents(): string[] {
     const { isLowered, limitBytes } = this.resources.memory;
     return [
-      ...this.#host.backend.degradedComponents(),
+      ...this.#backend.degradedComponents(),
       ...(this.audit?.degradedComponents() ?? []),
       ...(isLowered
         ? [`memory: the container is almost full; output and messages are limited to ${limitBytes} bytes`]
@@ -250,42 +246,22 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
 
   /** Connects a client in the same program, without JSON. */
   connectInProcess(client: InProcessClient): InProcessConnection {
-    const peer: Peer = {
-      keepsBytes: true,
-      notify: (notification) => client.onNotification(notification),
-      request: async (request, { signal }) => {
-        if (!client.onRequest) throw invalidRequest(`unknown method: ${request.method}`);
-        return client.onRequest(request, signal);
-      },
-      isAboveBulkLimit: false,
-      isAboveQueueLimit: false,
-      sentPosition: () => 0,
-      isFlushedThrough: () => true,
-      onDrain: () => () => undefined,
-      close: (reason) => close(reason),
-    };
-    const handler = new ConnectionHandler(peer, this.#connectionDeps(LOCAL_PRINCIPAL));
-    const handle = { close: (reason: string) => close(reason) };
-    this.#open.add(handle);
     const close = (reason: string | null) => {
       if (!this.#open.delete(handle)) return;
       this.#connections.run(() => handler.close());
       client.onDisconnect(reason);
     };
-    return {
-      call: (method, params) => this.#callInProcess(handler, method, params),
-      initialized: () => handler.initialized(),
-      ack: ({ processId, seq }) => handler.ack(processId, seq),
-      forwardAck: ({ streamId, bytes }) => handler.forwardAck(streamId, bytes),
-      close: () => close(null),
-    };
+    const handle = { close };
+    this.#open.add(handle);
+    const { handler, connection } = serveInProcess(client, this.#connectionDeps(LOCAL_PRINCIPAL), close);
+    return connection;
   }
 
   /** Restores the persistent processes of the previous server. Call it before the first connection. */
   restorePersistent(processes: readonly RestoredProcess[]): void {
     for (const restored of processes) {
       const { process, owner } = restored;
-      this.#countUntilEnded(process, this.quotas.restore(owner.ownerId, "processes"));
+      this.#backend.restore(process, owner.ownerId);
       this.#sessions.restore(restored);
       if (this.audit) recordProcessEnd(this.audit, process, { processId: process.processId, handle: owner.handle });
     }
@@ -304,7 +280,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
 
   async #stopAccepting(): Promise<void> {
     const graceMs = Math.min(this.config.shutdownGraceMs, HANDOFF_GRACE_MS);
-    await this.#logEndFailure(this.#host.backend.endNonPersistent?.(graceMs));
+    await this.#logEndFailure(this.#backend.endNonPersistent(graceMs));
     await this.#closeConnections("server is being replaced", "a connection did not close in time; leaving anyway");
     await this.#host.sandboxedFiles?.close();
   }
@@ -320,12 +296,12 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   }
 
   async #close(): Promise<void> {
-    await this.#logEndFailure(this.#host.backend.shutdown(this.config.shutdownGraceMs));
+    await this.#logEndFailure(this.#backend.shutdown(this.config.shutdownGraceMs));
     await this.#closeConnections("server is shutting down", "a connection did not close in time; ending anyway");
     this.#sessions.closeAll();
     await this.#host.sandboxedFiles?.close();
     // Again, for processes whose start was pending when the shutdown began.
-    await this.#logEndFailure(this.#host.backend.shutdown(0));
+    await this.#logEndFailure(this.#backend.shutdown(0));
   }
 
   /** Closes all connections. Logs a timeout and continues without the remaining ones. */
@@ -340,101 +316,19 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   }
 
   /** Awaits the end of processes. A process that cannot be ended, such as one held by a debugger, is only logged. */
-  async #logEndFailure(ended: Promise<void> | undefined): Promise<void> {
-    await ended?.catch((error: unknown) =>
+  async #logEndFailure(ended: Promise<void>): Promise<void> {
+    await ended.catch((error: unknown) =>
       this.log("error", "failed to end a process", { error: describeError(error) }),
     );
   }
 
-  /** Wraps the backend so that it rejects starts once the server closes. */
-  #rejectOnClose(backend: HostBackend): HostBackend {
-    return {
-      start: async (params) => {
-        if (this.#isHandingOff)
-          throw new RequestError(
-            ErrorCode.beingReplaced,
-            "this server is being replaced; nothing was started; retry on the next connection",
-          );
-        if (this.#closing) throw invalidRequest("server is shutting down");
-        const limits = mergeLimits(this.config.limits, params.limits);
-        return this.#startTracked(backend, { ...params, limits });
-      },
-      usage: async () => (await backend.usage?.()) ?? new Map(),
-      degradedComponents: () => backend.degradedComponents(),
-      shutdown: (graceMs) => backend.shutdown(graceMs),
-      endNonPersistent: async (graceMs) => backend.endNonPersistent?.(graceMs),
-      persistenceUnavailableReason: backend.persistenceUnavailableReason,
-    };
-  }
-
-  async #startTracked(backend: HostBackend, params: StartParams): Promise<HostProcess> {
-    const { maxServerProcesses } = this.config;
-    if (this.#liveProcesses >= maxServerProcesses) {
-      throw invalidRequest(
-        `too many processes: this server may have ${maxServerProcesses} live processes at once; end one first, or raise --max-server-processes`,
+  #closingError(): RequestError | null {
+    if (this.#isHandingOff)
+      return new RequestError(
+        ErrorCode.beingReplaced,
+        "this server is being replaced; nothing was started; retry on the next connection",
       );
-    }
-    const { ownerId = LOCAL_PRINCIPAL.id } = params;
-    const release = this.quotas.acquire(ownerId, "processes");
-    this.#liveProcesses++;
-    const beganAtMs = performance.now();
-    try {
-      const started = await this.#startRecorded(backend, params);
-      this.metrics?.processStarted(started, performance.now() - beganAtMs);
-      this.#countUntilEnded(started, release);
-      return started;
-    } catch (error) {
-      release();
-      if (this.metrics) this.metrics.failedStarts++;
-      throw error;
-    } finally {
-      this.#liveProcesses--;
-    }
-  }
-
-  /** Starts a process and records the decisions of its network proxy. */
-  async #startRecorded(backend: HostBackend, params: StartParams): Promise<HostProcess> {
-    if (!params.networkProxy) return backend.start(params);
-    const network = new NetworkLog(Date.now);
-    const onNetworkDecision = (decision: NetworkDecision) => {
-      network.add(decision);
-      this.metrics?.networkDecided(decision);
-      params.onNetworkDecision?.(decision);
-    };
-    const started = await backend.start({ ...params, onNetworkDecision });
-    setNetworkLog(started, network);
-    return started;
-  }
-
-  #countUntilEnded(process: HostProcess, release: () => void): void {
-    this.#liveProcesses++;
-    onceEnded(process, () => {
-      this.#liveProcesses--;
-      release();
-    });
-  }
-
-  async #callInProcess<M extends MethodName>(
-    handler: ConnectionHandler,
-    method: M,
-    params: ParamsOf<M>,
-  ): Promise<ResultOf<M>> {
-    const afterResponse: (() => void)[] = [];
-    try {
-      return await handler.call(method, params, { afterResponse: (task) => afterResponse.push(task) });
-    } catch (error) {
-      if (error instanceof RequestError) throw error;
-      const bug = (cause: unknown) =>
-        this.log("error", `${method} failed unexpectedly`, { error: describeError(cause) });
-      const { code, message } = toWireError(error, true, bug);
-      throw new RequestError(code, message, { cause: error });
-    } finally {
-      // The caller's continuation is already queued, so these tasks run after it.
-      if (afterResponse.length > 0)
-        setImmediate(() => {
-          for (const task of afterResponse) task();
-        });
-    }
+    return this.#closing && invalidRequest("server is shutting down");
   }
 }
 

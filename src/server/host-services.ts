@@ -1,5 +1,6 @@
 import type { Clock } from "../async/clock.ts";
 import type { MemoryBudget } from "../async/memory-budget.ts";
+import type { PeerAddress } from "../base/peer-address.ts";
 import type { SocketProvider } from "../connection/socket-provider.ts";
 import type { HostBackend } from "../exec/backend/host-backend.ts";
 import type { PrincipalMemories } from "../exec/log/principal-memory.ts";
@@ -47,14 +48,6 @@ export interface HostServices {
   randomBytes?: (count: number) => Uint8Array;
 }
 
-/** Both ends of an accepted TCP connection. */
-export interface PeerAddress {
-  /** Address and port of the peer: `127.0.0.1:5000`, or `::1:5000`. */
-  peerName: string;
-  /** Local port; null for a Unix socket. */
-  localPort: number | null;
-}
-
 /** Provides access to files from inside the sandbox of a request. */
 export interface SandboxedFileServers {
   /** Rejects if the sandbox request cannot be enforced. Within a scope, each root keeps the directory of its first use. */
@@ -86,12 +79,12 @@ export interface ForwardService {
   connect(address: ForwardAddress, signal: AbortSignal): Promise<ByteStream>;
   /**
    * Listens on a port, of which 0 picks a free one, or on a Unix socket. `peer` is the address of the connecting peer, such as
-   * `127.0.0.1:5000`; empty for a Unix socket.
+   * `127.0.0.1:5000`; empty for a Unix socket. `port` of the result is null for a Unix socket.
    */
   listen(
     address: ForwardAddress,
     onStream: (stream: ByteStream, peer: string) => void,
-  ): Promise<{ readonly port: number; close(): void }>;
+  ): Promise<{ readonly port: number | null; close(): void }>;
   /** Returns the ports on which the process trees of these leaders listen. */
   listeningPorts(leaders: readonly number[]): Promise<{ port: number; host: string; leader: number }[]>;
 }

@@ -1,51 +1,34 @@
-import {
-  anyObject,
-  callback,
-  count,
-  duration,
-  flag,
-  listOf,
-  nullOr,
-  objectWith,
-  optionsOf,
-  required,
-  text,
-} from "../exec/options/option-schema.ts";
-import { clockKind, envPolicyKind, terminalSizeKind, variables } from "../exec/options/process-options.ts";
+import * as option from "../exec/options/option-schema.ts";
+import { backendKind, clockKind, envPolicyKind, terminalSizeKind, variables } from "../exec/options/process-options.ts";
 import type { UnifiedExecOptions } from "./unified-exec.ts";
 
+/** Tools of `createUnifiedExec`, or of the caller. */
+export const toolsKind = option.listOf(option.objectWith("a Tool", "call"), "an array of tools");
+
 /** Schema of the options of `createUnifiedExec`. */
-export const unifiedExecOptions = optionsOf<UnifiedExecOptions>({
-  backend: required(objectWith("an ExecBackend", "start", "list")),
-  cwd: required(text),
-  shell: text,
+export const unifiedExecOptions = option.optionsOf<UnifiedExecOptions>({
+  backend: option.required(backendKind),
+  cwd: option.required(option.text),
   env: variables,
-  envPolicy: nullOr(envPolicyKind),
-  approval: objectWith("an ApprovalPolicy", "review"),
-  sandbox: anyObject,
-  hostSandboxes: listOf(text, "an array of strings"),
-  pipeStdin: flag,
+  envPolicy: option.nullOr(envPolicyKind),
+  approval: option.objectWith("an ApprovalPolicy", "review"),
+  sandbox: option.anyObject,
+  hostSandboxes: option.listOf(option.text, "an array of strings"),
+  pipeStdin: option.flag,
   terminalSize: terminalSizeKind,
-  spillDirectory: text,
-  limits: optionsOf<NonNullable<UnifiedExecOptions["limits"]>>({
-    execDefaultMs: duration,
-    execMinMs: duration,
-    execMaxMs: duration,
-    writeDefaultMs: duration,
-    writeMinMs: duration,
-    writeMaxMs: duration,
-    pollMinMs: duration,
-    pollMaxMs: duration,
-    maxSessions: count,
-    protectedSessions: count,
-    memoryBytes: count,
-    fileBytes: count,
-    maxOutputTokens: count,
-    loginDeadlineMs: duration,
+  limits: option.optionsOf<NonNullable<UnifiedExecOptions["limits"]>>({
+    ...option.each(option.duration, "execDefaultMs", "execMinMs", "execMaxMs", "pollMinMs", "pollMaxMs"),
+    ...option.each(option.duration, "writeDefaultMs", "writeMinMs", "writeMaxMs", "loginDeadlineMs"),
+    ...option.each(option.count, "maxSessions", "protectedSessions", "memoryBytes", "fileBytes", "maxOutputTokens"),
   }),
   clock: clockKind,
-  processPrefix: text,
-  reopenCount: callback,
-  attachUrl: nullOr(text),
-  onError: callback,
+  attachUrl: option.nullOr(option.text),
+  ...option.each(option.text, "shell", "spillDirectory", "processPrefix"),
+  ...option.each(option.callback, "reopenCount", "onError"),
 });
+
+/** Throws an `EINVAL` error unless `tool` can convert the tools. */
+export function checkConversion(operation: string, tools: unknown, tool: unknown): void {
+  option.checkArgument(operation, "tools", tools, toolsKind);
+  option.checkArgument(operation, "tool", tool, option.callback);
+}

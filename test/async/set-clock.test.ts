@@ -105,7 +105,7 @@ for (const [way, ms] of [
       const peers = new SandboxedPeerDetector(clock);
       peers.add(process.pid)();
       clock.setForward(ms);
-      const peer = { peerName: "127.0.0.1:1", localPort: 2 };
+      const peer = { type: "tcp", peerName: "127.0.0.1:1", localPort: 2 } as const;
       assert.notEqual(peers.isSandboxed(peer), false);
       await clock.advance(60_000);
       assert.equal(peers.isSandboxed(peer), false);

@@ -4,6 +4,7 @@ import { after, before, describe, test } from "node:test";
 import type { Page } from "playwright-core";
 import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import type { StartParams } from "../../src/exec/exec-process.ts";
+import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
 import { CuttingProxy } from "../support/faults/cutting-proxy.ts";
 import type { ServeChild } from "../support/servers/serve.ts";
 import { until } from "../support/system/until.ts";
@@ -42,11 +43,12 @@ describe("the page of a process", { timeout: 600_000 }, () => {
     await server[Symbol.asyncDispose]();
   });
 
-  /** Starts a script without a driver. Returns its handle. */
+  /** Starts a script without a driver, and waits until it has printed `output`. Returns its handle. */
   async function start(
     script: string,
     size = { rows: 24, cols: 80 },
     more: Partial<StartParams> = {},
+    output = "",
   ): Promise<string> {
     await using client = await NodeExecServerClient.connectWebSocket({ url: server.url });
     const process = await client.start({
@@ -59,6 +61,7 @@ describe("the page of a process", { timeout: 600_000 }, () => {
       lifetime: "server",
       ...more,
     });
+    if (output !== "") await waitFor(process, output);
     await process.detach();
     return process.handle ?? "";
   }
@@ -234,7 +237,7 @@ describe("the page of a process", { timeout: 600_000 }, () => {
 
   test("draws the screen first, and earlier output on demand", async () => {
     const lines = "i=0; while [ $i -lt 500 ]; do echo line $i; i=$((i+1)); done";
-    const handle = await start(`${lines}; printf '\\033[3;5Hhere'; exec cat`);
+    const handle = await start(`${lines}; printf '\\033[3;5Hhere'; exec cat`, undefined, {}, "here");
     await goTo(page, handle);
     await shows(page, /^line 478\nlinehere\nline 480$/m);
     await button(page, "Find").click();

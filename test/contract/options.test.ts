@@ -124,6 +124,10 @@ const REJECTED: readonly (readonly [UntypedCall, string | RegExp])[] = [
   [(e) => e.files.remove("/tmp/x", { recusive: true }), "remove: unknown option `recusive`; did you mean `recursive`?"],
   [(e) => e.files.copy("/etc/hostname", 5), "copy: invalid `to`: got 5, expected an absolute path or a file: URI"],
   [(e) => e.files.open("/etc/hostname", "r"), 'open: invalid `mode`: got "r", expected "read" or "replace"'],
+  [
+    (e) => e.files.waitForPath([]),
+    "waitForPath: invalid `paths`: got an array, expected a path or a non-empty array of paths",
+  ],
   [(e) => e.files.setAttributes("/tmp/x"), "setAttributes: missing `options`; expected an object"],
   [onFile((f) => f.read("0", 5)), 'read: invalid `offset`: got "0", expected a non-negative integer'],
   [onFile((f) => f.read(0)), "read: missing `length`; expected a non-negative integer"],

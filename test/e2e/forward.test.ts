@@ -281,7 +281,7 @@ describe("forwarding", { timeout: 600_000 }, () => {
     const message = "forwarding is off at this server; start it with `--allow-forward` to allow it";
     await assert.rejects(off.forwards.open("localhost", 80), { code: "EINVAL", message });
     await assert.rejects(
-      off.forwards.listen("127.0.0.1", 0, () => undefined),
+      off.forwards.listenAddress({ host: "127.0.0.1", port: 0 }, () => undefined),
       { code: "EINVAL", message },
     );
     await assert.rejects(
@@ -295,7 +295,7 @@ describe("forwarding", { timeout: 600_000 }, () => {
         message: /is not allowed; start the server with `--allow-forward /,
       });
     await assert.rejects(
-      on.forwards.listen("0.0.0.0", 0, () => undefined),
+      on.forwards.listenAddress({ host: "0.0.0.0", port: 0 }, () => undefined),
       { message: /is not allowed/ },
     );
     const port = await target(t, (socket) => socket.end("named"));
@@ -318,7 +318,7 @@ describe("forwarding", { timeout: 600_000 }, () => {
     await one.call("forward/write", { streamId: "s", chunk: Buffer.from("still mine") });
     const { port: listened } = await one.call("forward/listen", { listenId: "l", port: 0 });
     await other.call("forward/unlisten", { listenId: "l" });
-    const socket = open(listened);
+    const socket = open(listened ?? assert.fail("no port"));
     await once(socket, "connect");
     socket.destroy();
   });
@@ -369,7 +369,7 @@ describe("forwarding", { timeout: 600_000 }, () => {
     const port = await target(t, (socket) => socket.end());
     await client.forwards.open("localhost", port);
     await assert.rejects(client.forwards.open("10.0.0.1", 80));
-    const { port: listened } = await client.forwards.listen("127.0.0.1", 0, () => undefined);
+    const { port: listened } = await client.forwards.listenAddress({ host: "127.0.0.1", port: 0 }, () => undefined);
     const events = readFileSync(file, "utf8")
       .trim()
       .split("\n")

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { createHash } from "node:crypto";
+import { createCipheriv, createHash } from "node:crypto";
 import { existsSync, lstatSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { FileHandles } from "../../src/files/file-handles.ts";
@@ -8,6 +8,11 @@ import { writeAtomic } from "../../src/files/write-atomic.ts";
 import { IS_A_DIRECTORY, LINK_LOOP, NOT_FOUND, refusal, Scratch } from "./scratch.ts";
 
 const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
+const gmac = (text: string, key: Uint8Array) => {
+  const cipher = createCipheriv("aes-128-gcm", key, new Uint8Array(12)).setAAD(Buffer.from(text));
+  cipher.final();
+  return cipher.getAuthTag().toString("hex");
+};
 
 function handles(t: TestContext): FileHandles {
   const table = new FileHandles();
@@ -15,7 +20,7 @@ function handles(t: TestContext): FileHandles {
   return table;
 }
 
-test("commits a partial file only if size and SHA-256 match", async (t) => {
+test("commits a partial file only if size and checksum match", async (t) => {
   const scratch = new Scratch(t);
   const table = handles(t);
   scratch.file("file", "old", 0o640);
@@ -28,14 +33,14 @@ test("commits a partial file only if size and SHA-256 match", async (t) => {
       handleId: "p",
       path: scratch.uri("file"),
       size,
-      sha256: sum,
+      digest: sum,
       modifiedAtMs: 1_600_000_000_000,
     });
   const sum = sha256("hello world");
   await assert.rejects(commit(12, sum), refusal(-32600, "commit: partial file has 11 bytes, source has 12"));
   await assert.rejects(
     commit(11, sha256("x")),
-    refusal(-32600, "commit: SHA-256 of the partial file differs from the source"),
+    refusal(-32600, "commit: checksum of the partial file differs from the source"),
   );
   assert.equal(readFileSync(scratch.path("file"), "utf8"), "old");
   await commit(11, sum);
@@ -45,21 +50,55 @@ test("commits a partial file only if size and SHA-256 match", async (t) => {
   assert.deepEqual([mode & 0o777, mtimeMs], [0o640, 1_600_000_000_000]);
 });
 
-test("returns the checksum of the content for any write order", async (t) => {
+const KEY = new Uint8Array(16).fill(7);
+for (const [name, gmacKey, digestOf] of [
+  ["SHA-256", undefined, sha256],
+  ["GMAC", KEY, (text: string) => gmac(text, KEY)],
+] as const)
+  test(`returns the ${name} of the content for any write order`, async (t) => {
+    const scratch = new Scratch(t);
+    const table = handles(t);
+    await table.openPartial({ handleId: "p", path: scratch.uri("part") });
+    const write = (offset: number, text: string) =>
+      table.writeBlock({ handleId: "p", offset, chunk: Buffer.from(text) });
+    const sum = async (length: number) => (await table.checksum({ handleId: "p", length, gmacKey })).digest;
+    await write(0, "abc");
+    await write(6, "ghi");
+    await write(3, "def");
+    assert.equal(await sum(9), digestOf("abcdefghi"));
+    await write(9, "jkl");
+    assert.equal(await sum(12), digestOf("abcdefghijkl"));
+    await write(0, "X");
+    assert.equal(await sum(9), digestOf("Xbcdefghi"));
+    assert.equal(await sum(2), digestOf("Xb"));
+    assert.equal(await sum(0), digestOf(""));
+    assert.equal(await sum(13), null);
+  });
+
+test("computes the checksum again with another key, and commits with the latest", async (t) => {
   const scratch = new Scratch(t);
   const table = handles(t);
   await table.openPartial({ handleId: "p", path: scratch.uri("part") });
-  const write = (offset: number, text: string) => table.writeBlock({ handleId: "p", offset, chunk: Buffer.from(text) });
-  const sum = async (length: number) => (await table.checksum({ handleId: "p", length })).sha256;
-  await write(0, "abc");
-  await write(6, "ghi");
-  await write(3, "def");
-  assert.equal(await sum(9), sha256("abcdefghi"));
-  await write(0, "X");
-  assert.equal(await sum(9), sha256("Xbcdefghi"));
-  assert.equal(await sum(2), sha256("Xb"));
-  assert.equal(await sum(0), sha256(""));
-  assert.equal(await sum(10), null);
+  const sum = async (gmacKey?: Uint8Array) =>
+    (await table.checksum({ handleId: "p", length: 3, gmacKey }).catch((error) => error)).digest;
+  await table.checksum({ handleId: "p", length: 0, gmacKey: KEY });
+  await table.writeBlock({ handleId: "p", offset: 0, chunk: Buffer.from("abc") });
+  const other = new Uint8Array(16).fill(8);
+  assert.deepEqual(
+    [await sum(KEY), await sum(), await sum(other)],
+    [gmac("abc", KEY), sha256("abc"), gmac("abc", other)],
+  );
+  await assert.rejects(
+    table.checksum({ handleId: "p", length: 3, gmacKey: new Uint8Array(15) }),
+    refusal(-32600, "checksum: `gmacKey` has 15 bytes, expected 16"),
+  );
+  const commit = (digest: string) => table.commit({ handleId: "p", path: scratch.uri("file"), size: 3, digest });
+  await assert.rejects(
+    commit(sha256("abc")),
+    refusal(-32600, "commit: checksum of the partial file differs from the source"),
+  );
+  await commit(gmac("abc", other));
+  assert.equal(readFileSync(scratch.path("file"), "utf8"), "abc");
 });
 
 test("resumes a partial file and rejects a link at its path", async (t) => {
@@ -67,7 +106,7 @@ test("resumes a partial file and rejects a link at its path", async (t) => {
   const table = handles(t);
   scratch.file("part", "abc");
   assert.deepEqual(await table.openPartial({ handleId: "p", path: scratch.uri("part") }), { size: 3 });
-  assert.equal((await table.checksum({ handleId: "p", length: 3 })).sha256, sha256("abc"));
+  assert.equal((await table.checksum({ handleId: "p", length: 3 })).digest, sha256("abc"));
   scratch.link("link", "part");
   await assert.rejects(table.openPartial({ handleId: "l", path: scratch.uri("link") }), LINK_LOOP);
 });

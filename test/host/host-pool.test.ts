@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { HostLostError } from "../../src/exec/backend/host-errors.ts";
 import type { StartParams } from "../../src/exec/exec-process.ts";
 import type { ConnectedHost, ExecHost } from "../../src/host/exec-host.ts";
 import { HostPool } from "../../src/host/host-pool.ts";
@@ -86,6 +87,27 @@ test("replaces a permanently lost connection", async () => {
   host.alive = false;
   await (await hostPool.openTools()).close();
   assert.equal(host.connects, 2);
+});
+
+test("moves a row to another host until a command ran, and then fails with the name of the lost host", async () => {
+  const hosts = [new FakeHost("a"), new FakeHost("b")];
+  const started: string[] = [];
+  for (const host of hosts) host.onStart = () => started.push(host.name);
+  await using hostPool = pool(hosts);
+  const opened = await hostPool.openTools();
+  const run = () => {
+    const tool = opened.tools.find(({ definition }) => definition.name === "exec_command") ?? assert.fail();
+    return tool.call({ cmd: "true", login: false });
+  };
+  const [first = assert.fail()] = hosts.filter(({ connects }) => connects === 1);
+  first.alive = false;
+  first.reachable = false;
+  assert.match((await run()).text, /nothing runs here/);
+  const second = hosts.find((host) => host !== first) ?? assert.fail();
+  assert.deepEqual(started, [first.name, second.name]);
+  second.alive = false;
+  await assert.rejects(run(), { constructor: HostLostError, message: `run command: the host ${second.name} was lost` });
+  await opened.close();
 });
 
 test("reports the error of every host if none is available", async () => {

@@ -44,7 +44,7 @@ class PeerListener implements AsyncDisposable {
       pid: child.pid,
       child,
       socket,
-      peer: { peerName: `${remoteAddress}:${remotePort}`, localPort: this.localPort },
+      peer: { type: "tcp" as const, peerName: `${remoteAddress}:${remotePort}`, localPort: this.localPort },
     };
   }
 
@@ -110,14 +110,15 @@ describe("SandboxedPeerDetector", () => {
     const peers = new SandboxedPeerDetector();
     peers.add(process.pid);
     for (const peerName of ["192.0.2.7:4000", "2001:db8::1:4000"])
-      assert.equal(peers.isSandboxed({ peerName, localPort: 1 }), false);
-    assert.equal(peers.isSandboxed({ peerName: "unix", localPort: null }), false);
+      assert.equal(peers.isSandboxed({ type: "tcp", peerName, localPort: 1 }), false);
+    assert.equal(peers.isSandboxed({ type: "hiddenSocket" }), false);
   });
 
   test("reports a TCP peer with an unknown address as sandboxed", async () => {
     const peers = new SandboxedPeerDetector();
     peers.add(process.pid);
     for (const peerName of ["unix", "undefined:undefined", ""])
-      assert.equal(await peers.isSandboxed({ peerName, localPort: 1 }), true);
+      assert.equal(await peers.isSandboxed({ type: "tcp", peerName, localPort: 1 }), true);
+    assert.equal(await peers.isSandboxed({ type: "unknown" }), true);
   });
 });

@@ -55,7 +55,11 @@ export const command: Command = defineServerCommand({
   async run(values, positionals) {
     const links = parseLinks(values.links);
     const { sources, destination } = parseArguments(positionals);
-    await using client = await openClient(values);
+    const connecting = openClient(values);
+    // Loaded while the connection opens; through ssh that takes longer.
+    const modules = loadCopyModules();
+    modules.catch(() => undefined);
+    await using client = await connecting;
     const interrupted = new AbortController();
     const stop = () => interrupted.abort(new Error("interrupted"));
     for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, stop);
@@ -70,7 +74,7 @@ export const command: Command = defineServerCommand({
       onPartialKept: (file) => partialFiles.push(file),
     };
     try {
-      return forceExit(await copyAll(client, sources, destination, options, progress));
+      return forceExit(await copyAll(client, modules, sources, destination, options, progress));
     } catch (error) {
       progress?.clear();
       if (!signal.aborted) throw error;
@@ -85,8 +89,13 @@ export const command: Command = defineServerCommand({
   },
 });
 
+function loadCopyModules() {
+  return Promise.all([import("../../host/local-environment.ts"), import("../../client/copy/copy-files.ts")]);
+}
+
 async function copyAll(
   client: ExecServerClient,
+  modules: ReturnType<typeof loadCopyModules>,
   sources: CopyArgument[],
   destination: CopyArgument,
   options: CopyFilesOptions,
@@ -107,10 +116,7 @@ async function copyAll(
       options,
     );
 
-  const [{ Environment }, { copyFiles }] = await Promise.all([
-    import("../../host/local-environment.ts"),
-    import("../../client/copy/copy-files.ts"),
-  ]);
+  const [{ Environment }, { copyFiles }] = await modules;
   await using local = await Environment.create(null);
   const endpointFor = (argument: CopyArgument, name = ""): CopyEndpoint => {
     if (argument.type === "stream")

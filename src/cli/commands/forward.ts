@@ -13,7 +13,7 @@ import { forceExit } from "../support/forced-exit.ts";
 
 const HELP: HelpPage = {
   usage: ["[OPTIONS] [SPEC...]"],
-  details: `Forwards until interrupted. A SPEC is [BIND:]PORT:HOST:PORT as of ssh; HOST is resolved on the side of the target.
+  details: `Forwards until interrupted. A SPEC is [BIND:]PORT:HOST:PORT as in ssh; HOST is resolved on the side of the target.
     PORT alone forwards to the same port of localhost. The absolute path of a Unix socket can replace BIND:PORT or HOST:PORT.
     A SPEC without a flag is a local forward.
 
@@ -63,9 +63,9 @@ export const command: Command = defineServerCommand({
 
   async run(values, positionals) {
     const planned = [
-      ...positionals.map((text) => localForward(parseForwardSpec(text, "SPEC"))),
-      ...(values.local ?? []).map((text) => localForward(parseForwardSpec(text, "-L"))),
-      ...(values.reverse ?? []).map((text) => reverseForward(parseForwardSpec(text, "-R"))),
+      ...positionals.map((text) => portForward(parseForwardSpec(text, "SPEC"), false)),
+      ...(values.local ?? []).map((text) => portForward(parseForwardSpec(text, "-L"), false)),
+      ...(values.reverse ?? []).map((text) => portForward(parseForwardSpec(text, "-R"), true)),
       ...(values.dynamic ?? []).map((text) => dynamicForward(parseDynamicSpec(text))),
     ];
     if (planned.length === 0 && values.forward === undefined)
@@ -141,27 +141,16 @@ function reopenAfterLoss(
   };
 }
 
-function localForward({ listen, target }: ForwardSpec): PlannedForward {
+/** A local forward listens on this host, a reverse forward on the host of the server. */
+function portForward({ listen, target }: ForwardSpec, isReverse: boolean): PlannedForward {
   return {
-    isReverse: false,
-    check: (client) => client.forwards.check(target),
+    isReverse,
+    check: (client) => client.forwards.check(isReverse ? listen : target),
     async open(client, onRefused) {
-      const { forwardPort } = await import("../../client/node/port-forward.ts");
-      const forward = await forwardPort(client, { ...listen, target, onRefused });
-      const line = `${boundAddress(listen, forward)} forwards to ${formatAddress(target)} on the server`;
-      return { forward, line };
-    },
-  };
-}
-
-function reverseForward({ listen, target }: ForwardSpec): PlannedForward {
-  return {
-    isReverse: true,
-    check: (client) => client.forwards.check(listen),
-    async open(client, onRefused) {
-      const { forwardPortBack } = await import("../../client/node/port-forward.ts");
-      const forward = await forwardPortBack(client, { ...listen, target, onRefused });
-      const line = `${boundAddress(listen, forward)} on the server forwards to ${formatAddress(target)}`;
+      const { forwardPort, forwardPortBack } = await import("../../client/node/port-forward.ts");
+      const forward = await (isReverse ? forwardPortBack : forwardPort)(client, { ...listen, target, onRefused });
+      const [from, to] = [boundAddress(listen, forward), formatAddress(target)];
+      const line = isReverse ? `${from} on the server forwards to ${to}` : `${from} forwards to ${to} on the server`;
       return { forward, line };
     },
   };
@@ -181,7 +170,7 @@ function dynamicForward(listen: ForwardAddress): PlannedForward {
 
 /** Returns the listening address with its real port. */
 function boundAddress(listen: ForwardAddress, { port }: ForwardedPort): string {
-  return formatAddress("path" in listen ? listen : { ...listen, port });
+  return formatAddress(port === null || "path" in listen ? listen : { ...listen, port });
 }
 
 function logLine(text: string): void {

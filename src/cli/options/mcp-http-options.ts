@@ -1,10 +1,11 @@
 import type { IncomingMessage } from "node:http";
 import { systemClock } from "../../async/clock.ts";
+import type { PeerAddress } from "../../base/peer-address.ts";
 import { parseAuthFlags } from "../../server/auth/auth-config.ts";
 import { AuthFileWatcher } from "../../server/auth/auth-file-watcher.ts";
 import { Authenticator } from "../../server/auth/authenticator.ts";
 import { RevokedTokens } from "../../server/auth/revoked-tokens.ts";
-import type { PeerAddress, ServerLog } from "../../server/host-services.ts";
+import type { ServerLog } from "../../server/host-services.ts";
 import { FOREIGN_HOST_MESSAGE, isAllowedHost } from "../../server/listen/host-header.ts";
 import type { HttpAuthResult, McpHttpOptions } from "../../tools/mcp/mcp-http.ts";
 import { type PartialValues, UsageError } from "../command.ts";
@@ -99,9 +100,12 @@ export function unsandboxedOnly(
   isSandboxedPeer: (peer: PeerAddress) => false | Promise<boolean>,
 ): McpHttpListenOptions["authenticate"] {
   return async (request) => {
-    // A reset socket has no addresses. The default is -1, because port 0 stands for a Unix socket.
-    const { remoteAddress, remotePort, localPort = -1 } = request.socket;
-    const peer = { peerName: `${remoteAddress}:${remotePort}`, localPort };
+    const { remoteAddress, remotePort, localPort } = request.socket;
+    // A reset socket has no addresses.
+    const peer: PeerAddress =
+      localPort === undefined
+        ? { type: "unknown" }
+        : { type: "tcp", peerName: `${remoteAddress}:${remotePort}`, localPort };
     // A failed lookup counts as a sandboxed peer.
     if (await Promise.resolve(isSandboxedPeer(peer)).catch(() => true))
       return { type: "refused", status: 403, reason: "connections from sandboxed processes are rejected" };

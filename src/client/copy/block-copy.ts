@@ -1,4 +1,5 @@
 import { freeReceivedBlock } from "../../base/free-buffer.ts";
+import { IS_DENO } from "../../base/js-runtime.ts";
 import { isUnknownFileHandle } from "../../exec/compat.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type { RemoteFile } from "../files/remote-file.ts";
@@ -23,7 +24,7 @@ export interface BlockCopyOptions {
 
 /**
  * Copies one file in blocks. The blocks go to a partial file in the directory of the destination. The copy
- * renames it once both sides have the same SHA-256. After a lost connection the copy waits for the next connection and
+ * renames it once both sides have the same checksum. After a lost connection the copy waits for the next connection and
  * resumes from the partial file.
  */
 export async function copyInBlocks(
@@ -47,6 +48,7 @@ class BlockCopy {
   readonly #partialPath: string;
   readonly #entry: ScannedEntry;
   readonly #options: BlockCopyOptions;
+  readonly #gmacKey = newGmacKey();
   /** Bytes reported to `onBytes`. */
   #reportedBytes = 0;
   /** True if the commit was sent and its result was lost: it may have succeeded. */
@@ -96,17 +98,19 @@ class BlockCopy {
   async #openMatching(source: RemoteFile): Promise<{ file: RemoteFile; size: number }> {
     const { files } = this.#to;
     const { signal } = this.#options;
+    const gmacKey = this.#gmacKey;
     const opened = await files.openPartial(this.#partialPath, { followSymlinks: false, signal });
     // Needed for an empty file too, because the source starts its running checksum here.
     const [partialSum, sourceSum] = await Promise.all([
-      opened.file.checksum(opened.size, { signal }),
-      source.checksum(opened.size, { signal }),
+      opened.file.checksum(opened.size, { signal, gmacKey }),
+      source.checksum(opened.size, { signal, gmacKey }),
     ]);
     if (opened.size <= this.#entry.size && partialSum !== null && partialSum === sourceSum) return opened;
     await opened.file.close();
     await this.#removePartial();
-    await source.checksum(0, { signal });
-    return files.openPartial(this.#partialPath, { followSymlinks: false, signal });
+    const created = await files.openPartial(this.#partialPath, { followSymlinks: false, signal });
+    await Promise.all([created.file.checksum(0, { signal, gmacKey }), source.checksum(0, { signal, gmacKey })]);
+    return created;
   }
 
   #removePartial(): Promise<void> {
@@ -142,11 +146,11 @@ class BlockCopy {
   async #commit(source: RemoteFile, partial: RemoteFile): Promise<void> {
     const { signal } = this.#options;
     const { size, mode, modifiedAtMs } = this.#entry;
-    const sha256 = await source.checksum(size, { signal });
+    const digest = await source.checksum(size, { signal, gmacKey: this.#gmacKey });
     const current = (await this.#from.files.scan(this.#from.path, { signal })).self;
-    if (sha256 === null || current.size !== size || current.modifiedAtMs !== modifiedAtMs) throw this.#changedError();
+    if (digest === null || current.size !== size || current.modifiedAtMs !== modifiedAtMs) throw this.#changedError();
     this.#mayBeCommitted = true;
-    const whole = { size, sha256, mode, modifiedAtMs, followSymlinks: false };
+    const whole = { size, digest, mode, modifiedAtMs, followSymlinks: false };
     await partial.commit(this.#to.path, whole, { signal });
   }
 
@@ -174,20 +178,29 @@ class BlockCopy {
   }
 }
 
-/** Reports whether the first `size` bytes of both files have the same SHA-256. */
+/** Reports whether the first `size` bytes of both files have the same checksum. */
 export async function haveSameContent(
   first: CopyEndpoint,
   second: CopyEndpoint,
   size: number,
   signal: AbortSignal | undefined,
 ): Promise<boolean> {
+  const gmacKey = newGmacKey();
   const sums = await Promise.all(
     [first, second].map(async ({ files, path }) => {
       await using file = await files.open(path, "read", { signal });
-      return await file.checksum(size, { signal });
+      return await file.checksum(size, { signal, gmacKey });
     }),
   );
   return sums[0] !== null && sums[0] === sums[1];
+}
+
+/**
+ * Returns a key for the checksums of one copy; no partial file can be made to match a key that did not exist yet. Deno
+ * computes a wrong GMAC of several blocks, so copies there use SHA-256.
+ */
+function newGmacKey(): Uint8Array | undefined {
+  return IS_DENO ? undefined : crypto.getRandomValues(new Uint8Array(16));
 }
 
 /** Reports whether the file handle is lost: it ends with its connection, and the next connection does not know it. */

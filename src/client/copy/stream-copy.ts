@@ -74,7 +74,7 @@ export async function copyStreamToFile(
     for (;;) {
       await awaitWrites(0);
       try {
-        await partial.commit(path, { size, sha256, mode }, { signal });
+        await partial.commit(path, { size, digest: sha256, mode }, { signal });
         return size;
       } catch (error) {
         if (!isStaleHandle(error)) throw error;

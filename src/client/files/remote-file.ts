@@ -1,11 +1,17 @@
 import { withCallErrors } from "../../exec/call-error.ts";
 import type { CallOptions } from "../../exec/exec-process.ts";
 import { type InputData, toInputBytes } from "../../exec/options/input-bytes.ts";
-import { checkArgument, count } from "../../exec/options/option-schema.ts";
+import { checkArgument, checkOptions, count } from "../../exec/options/option-schema.ts";
 import { checkCall, checkWrite } from "../../exec/options/process-checks.ts";
 import type { ParamsOf } from "../../protocol/methods.ts";
+import { checksumOptions, commitOptions, pathKind } from "../client-options.ts";
 import { toPathUri } from "../rpc/path-conversion.ts";
 import type { ReconnectingSession } from "../session/reconnecting-session.ts";
+
+export interface ChecksumOptions extends CallOptions {
+  /** 16 random bytes. The server also uses it for the digest of a later `commit`. */
+  gmacKey?: Uint8Array | undefined;
+}
 
 /** Required content of a partial file, and attributes of the final file. */
 export type CommitOptions = Omit<ParamsOf<"fs/commit">, "handleId" | "path">;
@@ -53,25 +59,31 @@ export class RemoteFile implements AsyncDisposable {
     });
   }
 
-  /** Returns the SHA-256 of the first `length` bytes, or null if the file is shorter. */
-  async checksum(length: number, options: CallOptions = {}): Promise<string | null> {
-    const params = { handleId: this.#handleId, length };
+  /**
+   * Returns the SHA-256 of the first `length` bytes in hexadecimal, or null if the file is shorter. With `gmacKey`, the
+   * AES-128-GMAC, which is faster.
+   */
+  async checksum(length: number, options: ChecksumOptions = {}): Promise<string | null> {
+    const params = { handleId: this.#handleId, length, gmacKey: options?.gmacKey };
     const compute = () => this.#session.call("fs/checksum", params, { resend: "unsent" });
     const check = () => {
       checkArgument("checksum", "length", length, count);
-      checkCall("checksum", options);
+      checkOptions("checksum", options, checksumOptions);
     };
-    return (await this.#withCallErrors("fs/checksum", compute, options?.signal, check)).sha256;
+    return (await this.#withCallErrors("fs/checksum", compute, options?.signal, check)).digest;
   }
 
   /** Checks that the partial file has the content that `whole` describes, renames it to `path` and closes it. */
-  async commit(path: string, whole: CommitOptions, { signal }: CallOptions = {}): Promise<void> {
-    const params = { handleId: this.#handleId, path: toPathUri(path), ...whole };
-    await this.#withCallErrors(
-      "fs/commit",
-      () => this.#session.call("fs/commit", params, { resend: "unsent" }),
-      signal,
-    );
+  async commit(path: string, whole: CommitOptions, options: CallOptions = {}): Promise<void> {
+    const commit = async () => {
+      const params = { handleId: this.#handleId, path: toPathUri(path), ...whole };
+      await this.#session.call("fs/commit", params, { resend: "unsent" });
+    };
+    await this.#withCallErrors("fs/commit", commit, options?.signal, () => {
+      checkArgument("commit", "path", path, pathKind);
+      checkOptions("commit", whole, commitOptions, "whole");
+      checkCall("commit", options);
+    });
     this.#isClosed = true;
   }
 

@@ -9,18 +9,7 @@ import { encodeBase64 } from "../../protocol/base64.ts";
 import { type DisconnectedError, ErrorCode } from "../../protocol/errors.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type { MethodName, ParamsOf, ResultOf, ServerNotification } from "../../protocol/methods.ts";
-import {
-  attributeOptions,
-  copyOptions,
-  createDirectoryOptions,
-  followOptions,
-  openModeKind,
-  pathKind,
-  pathsKind,
-  removeOptions,
-  scanOptions,
-  walkOptions,
-} from "../client-options.ts";
+import * as schemas from "../client-options.ts";
 import { checkBelow, checkEntryName, entryNormalizer, inCallerForm, toPathUri } from "../rpc/path-conversion.ts";
 import { callInAnySession, callOrExplain } from "../rpc/unsupported-method.ts";
 import type { ReconnectingSession, SessionCallOptions } from "../session/reconnecting-session.ts";
@@ -136,13 +125,13 @@ export class RemoteFiles {
         { path: uri, ...withoutSignal(options) },
         { signal: options.signal },
       ));
-    return this.#withCallErrors("fs/createDirectory", path, create, options, createDirectoryOptions);
+    return this.#withCallErrors("fs/createDirectory", path, create, options, schemas.createDirectoryOptions);
   }
 
   getMetadata(path: string, options: MetadataOptions = {}): Promise<FileMetadata> {
     const get = (uri: string) =>
       this.#call("fs/getMetadata", { path: uri, ...withoutSignal(options) }, { signal: options.signal });
-    return this.#withCallErrors("fs/getMetadata", path, get, options, followOptions);
+    return this.#withCallErrors("fs/getMetadata", path, get, options, schemas.followOptions);
   }
 
   async exists(path: string, options?: CallOptions): Promise<boolean> {
@@ -178,7 +167,7 @@ export class RemoteFiles {
       for (const { path: found } of walked.entries) checkBelow(uri, found);
       return walked;
     };
-    const result = await this.#withCallErrors("fs/walk", path, walk, options, walkOptions);
+    const result = await this.#withCallErrors("fs/walk", path, walk, options, schemas.walkOptions);
     const toCallerForm = <T extends { path: string }>(entry: T): T => ({
       ...entry,
       path: inCallerForm(path, entry.path),
@@ -190,7 +179,7 @@ export class RemoteFiles {
   remove(path: string, options: RemoveOptions = {}): Promise<void> {
     const remove = async (uri: string) =>
       void (await this.#call("fs/remove", { path: uri, ...withoutSignal(options) }, { signal: options.signal }));
-    return this.#withCallErrors("fs/remove", path, remove, options, removeOptions);
+    return this.#withCallErrors("fs/remove", path, remove, options, schemas.removeOptions);
   }
 
   /** Copies on the server's host. Errors have the source as their path. */
@@ -199,8 +188,8 @@ export class RemoteFiles {
       const { recursive = false, signal } = options;
       await this.#call("fs/copy", { sourcePath, destinationPath: toPathUri(to), recursive }, { signal });
     };
-    return this.#withCallErrors("fs/copy", from, copy, options, copyOptions, () =>
-      checkArgument("copy", "to", to, pathKind),
+    return this.#withCallErrors("fs/copy", from, copy, options, schemas.copyOptions, () =>
+      checkArgument("copy", "to", to, schemas.pathKind),
     );
   }
 
@@ -208,7 +197,7 @@ export class RemoteFiles {
   open(path: string, mode: "read" | "replace" = "read", options?: CallOptions): Promise<RemoteFile> {
     const open = (uri: string) => this.#open(uri, path, mode, options?.signal);
     return this.#withCallErrors("fs/open", path, open, options, callOptions, () =>
-      checkArgument("open", "mode", mode, openModeKind),
+      checkArgument("open", "mode", mode, schemas.openModeKind),
     );
   }
 
@@ -232,7 +221,7 @@ export class RemoteFiles {
       return { self, entries };
     };
     const scan = (uri: string) => this.#sessions.run((session) => scanAll(session, uri), options.signal);
-    return this.#withCallErrors("fs/scan", path, scan, options, scanOptions);
+    return this.#withCallErrors("fs/scan", path, scan, options, schemas.scanOptions);
   }
 
   /** Creates or replaces a file or a symbolic link atomically. */
@@ -243,15 +232,17 @@ export class RemoteFiles {
         { path: uri, ...content, ...withoutSignal(options) },
         { signal: options.signal },
       ));
-    return this.#withCallErrors("fs/writeAtomic", path, put, options, attributeOptions);
+    return this.#withCallErrors("fs/writeAtomic", path, put, options, schemas.attributeOptions, () =>
+      checkArgument("writeAtomic", "content", content, schemas.putContent),
+    );
   }
 
   /** Sets the permission bits and the modification time. */
   setAttributes(path: string, options: AttributeOptions): Promise<void> {
     const set = async (uri: string) =>
       void (await this.#call("fs/setAttributes", { path: uri, ...withoutSignal(options) }, { signal: options.signal }));
-    return this.#withCallErrors("fs/setAttributes", path, set, options, attributeOptions, () =>
-      checkOptions("setAttributes", options, attributeOptions),
+    return this.#withCallErrors("fs/setAttributes", path, set, options, schemas.attributeOptions, () =>
+      checkOptions("setAttributes", options, schemas.attributeOptions),
     );
   }
 
@@ -267,14 +258,14 @@ export class RemoteFiles {
       return { file: new RemoteFile(session, handleId, path), size };
     };
     const open = (uri: string) => this.#sessions.run((session) => openIn(session, uri), options.signal);
-    return this.#withCallErrors("fs/openPartial", path, open, options, followOptions);
+    return this.#withCallErrors("fs/openPartial", path, open, options, schemas.followOptions);
   }
 
   /** Resolves when one of the paths exists, also below directories that do not exist yet. */
   waitForPath(paths: string | string[], options: CallOptions = {}): Promise<void> {
     const all = typeof paths === "string" ? [paths] : paths;
     const check = () => {
-      checkArgument("waitForPath", "paths", paths, pathsKind);
+      checkArgument("waitForPath", "paths", paths, schemas.pathsKind);
       checkCall("waitForPath", options);
     };
     const signal = options?.signal;
@@ -321,7 +312,7 @@ export class RemoteFiles {
   ): Promise<T> {
     const check = () => {
       const operation = method.slice("fs/".length);
-      checkArgument(operation, "path", path, pathKind);
+      checkArgument(operation, "path", path, schemas.pathKind);
       checkOptions(operation, options, schema);
       checkMore();
     };

@@ -1,10 +1,13 @@
 import { abortable } from "../../async/abort.ts";
 import { withCallErrors } from "../../exec/call-error.ts";
 import type { CallOptions } from "../../exec/exec-process.ts";
+import { callback, checkArgument } from "../../exec/options/option-schema.ts";
+import { checkCall } from "../../exec/options/process-checks.ts";
 import type { ByteStream, ByteStreamEvents } from "../../forward/byte-stream.ts";
 import type { ForwardAddress } from "../../forward/forward-address.ts";
 import { FORWARD_WINDOW_BYTES, MAX_FORWARD_CHUNK_BYTES } from "../../protocol/forward-schemas.ts";
 import type { ParamsOf, ServerNotification, ServerNotificationParams } from "../../protocol/methods.ts";
+import { forwardAddress } from "../client-options.ts";
 import { callInAnySession, callOrExplain } from "../rpc/unsupported-method.ts";
 import type { ReconnectingSession } from "../session/reconnecting-session.ts";
 import type { ReopeningSession } from "../session/reopening-session.ts";
@@ -14,8 +17,8 @@ const ACK_BYTES = FORWARD_WINDOW_BYTES / 4;
 
 /** A listening port or Unix socket on the server's host. */
 export interface RemoteListener {
-  /** 0 for a Unix socket. */
-  readonly port: number;
+  /** The listening port; null for a Unix socket. */
+  readonly port: number | null;
   close(): Promise<void>;
 }
 
@@ -48,9 +51,18 @@ export class RemoteForwards {
   }
 
   /** Connects from the server's host to a TCP address or a Unix socket. */
-  openAddress(address: ForwardAddress, { signal }: CallOptions = {}): Promise<ByteStream> {
+  openAddress(address: ForwardAddress, options: CallOptions = {}): Promise<ByteStream> {
+    const signal = options?.signal;
     const open = (session: ReconnectingSession) => this.#open(session, address, signal);
-    return withCallErrors({ method: "forward/open" }, () => this.#sessions.run(open, signal), signal);
+    return withCallErrors(
+      { method: "forward/open" },
+      () => this.#sessions.run(open, signal),
+      signal,
+      () => {
+        checkArgument("open", "address", address, forwardAddress);
+        checkCall("open", options);
+      },
+    );
   }
 
   /** Rejects if the server does not allow forwards to the address, or, without an address, any forward. */
@@ -61,7 +73,14 @@ export class RemoteForwards {
       // An older server ignores `check` and opens a stream.
       await sendQuietly(session, "forward/close", { streamId });
     };
-    await withCallErrors({ method: "forward/open" }, () => this.#sessions.run(check));
+    await withCallErrors(
+      { method: "forward/open" },
+      () => this.#sessions.run(check),
+      undefined,
+      () => {
+        if (address !== undefined) checkArgument("check", "address", address, forwardAddress);
+      },
+    );
   }
 
   async #open(
@@ -84,14 +103,9 @@ export class RemoteForwards {
     }
   }
 
-  /** Listens on a port of the server's host; 0 selects a free one. */
-  listen(host: string, port: number, onStream: (stream: ByteStream, peer: string) => void): Promise<RemoteListener> {
-    return this.listenAddress({ host, port }, onStream);
-  }
-
   /**
-   * Listens on a port or a Unix socket of the server's host. `onFailed` gets the error if it cannot listen again in a new
-   * session.
+   * Listens on a port of the server's host, of which 0 selects a free one, or on a Unix socket. `onFailed` gets the error if
+   * it cannot listen again in a new session.
    */
   listenAddress(
     address: ForwardAddress,
@@ -101,7 +115,16 @@ export class RemoteForwards {
     const listen = (session: ReconnectingSession) => {
       return this.#listen(session, { address, onStream, onFailed, state: "opening" });
     };
-    return withCallErrors({ method: "forward/listen" }, () => this.#sessions.run(listen));
+    return withCallErrors(
+      { method: "forward/listen" },
+      () => this.#sessions.run(listen),
+      undefined,
+      () => {
+        checkArgument("listen", "address", address, forwardAddress);
+        checkArgument("listen", "onStream", onStream, callback);
+        checkArgument("listen", "onFailed", onFailed, callback);
+      },
+    );
   }
 
   async #listen(session: ReconnectingSession, listener: Listener): Promise<RemoteListener> {
@@ -110,10 +133,13 @@ export class RemoteForwards {
     this.#listeners.set(listenId, listener);
     try {
       const params = { listenId, ...address };
-      const { port } = await callOrExplain(session, "forward/listen", params, { resend: "unsent", isMovable: true });
+      const { port = null } = await callOrExplain(session, "forward/listen", params, {
+        resend: "unsent",
+        isMovable: true,
+      });
       listener.state = "open";
       // Keeps the port that the server selected.
-      if (!("path" in address)) listener.address = { ...address, port };
+      if (!("path" in address) && port !== null) listener.address = { ...address, port };
       return {
         port,
         close: async () => {
@@ -145,6 +171,7 @@ export class RemoteForwards {
 
   /** Reports the ports that processes of this session listen on, now and on every change. */
   async watchPorts(onPorts: (ports: ForwardedPorts) => void): Promise<void> {
+    checkArgument("watchPorts", "onPorts", onPorts, callback);
     this.#onPorts = onPorts;
     await withCallErrors({ method: "forward/watchPorts" }, () =>
       callInAnySession(this.#sessions, "forward/watchPorts", { watch: true }),

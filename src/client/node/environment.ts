@@ -1,23 +1,17 @@
 import type { CallOptions, ExecBackend, ProcessListing } from "../../exec/exec-process.ts";
-import { checkArgument, checkOptions } from "../../exec/options/option-schema.ts";
+import { checkArgument, checkOptions, text } from "../../exec/options/option-schema.ts";
 import type { RunResult } from "../../exec/run/run-program.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type { InProcessServer } from "../../protocol/in-process.ts";
 import type { EnvironmentInfo } from "../../protocol/methods.ts";
-import { listOptions } from "../client-options.ts";
+import { attachOptions, listOptions } from "../client-options.ts";
 import type { ExecServerClientOptions, ExecServerClient as UniversalClient } from "../exec-server-client.ts";
 import type { RemoteFiles } from "../files/remote-files.ts";
 import type { RemoteHttp } from "../network/remote-http.ts";
 import type { AttachedProcess, AttachOptions } from "../process/attached-process.ts";
 import type { ListOptions } from "../process/remote-backend.ts";
-import {
-  type CommandHost,
-  type CommandInput,
-  type EnvironmentRunOptions,
-  runCommand,
-  type SpawnOptions,
-  spawnCommand,
-} from "./environment-commands.ts";
+import type { CommandHost, CommandInput, EnvironmentRunOptions, SpawnOptions } from "./environment-commands.ts";
+import { runCommand, spawnCommand } from "./environment-commands.ts";
 import { NodeExecServerClient, type SocketClientOptions } from "./node-client.ts";
 import { environmentOptions, environmentTarget } from "./node-options.ts";
 import { type ExecServerLaunchCommand, spawnLocalExecServer } from "./spawn-exec-server.ts";
@@ -126,10 +120,11 @@ export class Environment implements AsyncDisposable {
    * const [listing] = await environment.processes();
    * await using process = await environment.attach(listing.handle, { role: "driver" });
    */
-  attach(handle: string, options?: AttachOptions): Promise<AttachedProcess> {
+  async attach(handle: string, options: AttachOptions = {}): Promise<AttachedProcess> {
     if (!this.#isLocal) return this.#client.attach(handle, options);
-    const message = "attach: not supported by a local environment; requires procwire serve";
-    return Promise.reject(new ExecServerError(message, "UNSUPPORTED"));
+    checkArgument("attach", "handle", handle, text);
+    checkOptions("attach", options, attachOptions);
+    throw new ExecServerError("attach: not supported by a local environment; requires procwire serve", "UNSUPPORTED");
   }
 
   /**

@@ -3,6 +3,7 @@ import { dirname, resolve } from "node:path";
 import { parse } from "smol-toml";
 import { errorMessage } from "../../base/error-message.ts";
 import { omitUndefined } from "../../base/omit-undefined.ts";
+import { checkArgument, text as pathText } from "../../exec/options/option-schema.ts";
 import { omitUnsetVariables } from "../../exec/run/run-program.ts";
 import { array, boolean, f64, type Infer, map, object, optional, string } from "../../protocol/schema.ts";
 import type { EnvironmentTarget } from "./environment.ts";
@@ -49,6 +50,7 @@ const file = object("Environments", {
  * const { environments, defaultId } = await readEnvironmentsToml(`${codexHome}/environments.toml`);
  */
 export async function readEnvironmentsToml(path: string): Promise<Environments> {
+  checkArgument("readEnvironmentsToml", "path", path, pathText);
   let text: string;
   try {
     text = await readFile(path, "utf8");

@@ -2,12 +2,10 @@ import type { Readable, Writable } from "node:stream";
 import type { ByteCodec } from "../../connection/byte-codec.ts";
 import { LineConnection } from "../../connection/line-connection.ts";
 import { connectWebSocket } from "../../connection/websocket-client.ts";
-import { checkOptions } from "../../exec/options/option-schema.ts";
-import {
-  DEFAULT_CONNECT_TIMEOUT_MS,
-  type ExecServerClientOptions,
-  ExecServerClient as UniversalClient,
-} from "../exec-server-client.ts";
+import { checkArgument, checkOptions } from "../../exec/options/option-schema.ts";
+import { readableKind, writableKind } from "../../exec/options/process-options.ts";
+import type { ExecServerClientOptions } from "../exec-server-client.ts";
+import { DEFAULT_CONNECT_TIMEOUT_MS, ExecServerClient as UniversalClient } from "../exec-server-client.ts";
 import { JsonRpcChannel } from "../rpc/json-rpc-channel.ts";
 import type { OpenChannel } from "../rpc/rpc-channel.ts";
 import { parseConnectUrl, type ServerTarget } from "./connect-url.ts";
@@ -129,11 +127,13 @@ export class NodeExecServerClient extends UniversalClient {
    * @example
    * const client = await ExecServerClient.connectStdio(child.stdout, child.stdin);
    */
-  static connectStdio(
+  static async connectStdio(
     input: Readable,
     output: Writable,
     options: ExecServerClientOptions & { codec?: ByteCodec | undefined } = {},
   ): Promise<UniversalClient> {
+    checkArgument("connectStdio", "input", input, readableKind);
+    checkArgument("connectStdio", "output", output, writableKind);
     const connect: OpenChannel = async (events) => {
       const { codec } = options;
       return new JsonRpcChannel(new LineConnection(input, output, { label: "exec-server stdio", codec }), events);

@@ -77,10 +77,10 @@ class BridgeProcess {
     });
     // Errors of stdin are ignored, because the end of stdout reports the failure.
     this.child.stdin.on("error", () => undefined);
-    // Resolves also after a delay, because an ssh master process may keep stderr open.
+    // Resolves also after a delay, because an ssh master process may keep stderr open. An open stderr keeps the loop alive.
     const stderrRead = new Promise<void>((resolve) => {
       this.child.stderr.once("close", resolve);
-      this.child.once("exit", () => setTimeout(resolve, STDERR_GRACE_MS));
+      this.child.once("exit", () => setTimeout(resolve, STDERR_GRACE_MS).unref());
     });
     this.ended = new Promise((resolve) => {
       this.child.once("error", (error) => resolve(`cannot run \`${program}\`: ${error.message}`));

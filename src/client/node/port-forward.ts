@@ -1,18 +1,18 @@
 import { errorMessage } from "../../base/error-message.ts";
-import { checkArgument, checkOptions } from "../../exec/options/option-schema.ts";
+import { checkArgument, checkOptions, type OptionKind } from "../../exec/options/option-schema.ts";
 import { type ByteStream, joinStreams } from "../../forward/byte-stream.ts";
 import type { ForwardAddress } from "../../forward/forward-address.ts";
 import { connectAddress, listenAddress } from "../../forward/tcp-streams.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import { CONSOLE_FORWARD_HOST } from "../../protocol/forward-schemas.ts";
-import { portKind } from "../client-options.ts";
+import { clientKind, portKind } from "../client-options.ts";
 import type { ExecServerClient } from "../exec-server-client.ts";
 import type { ForwardedPorts } from "../network/remote-forwards.ts";
 import { forwardOptions, forwardSocksOptions } from "./node-options.ts";
 
 export interface ForwardedPort extends AsyncDisposable {
-  /** The listening port; 0 for a Unix socket. */
-  readonly port: number;
+  /** The listening port; null for a Unix socket. */
+  readonly port: number | null;
   close(): Promise<void>;
 }
 
@@ -39,14 +39,16 @@ export type ForwardSocksOptions = Omit<ForwardPortOptions, "target">;
  * @example
  * await using web = await forwardPort(client, { port: 8080, target: { host: "localhost", port: 80 } });
  */
+export function forwardPort(
+  client: ExecServerClient,
+  options: ForwardPortOptions & { port: number },
+): Promise<ForwardedPort & { port: number }>;
+export function forwardPort(client: ExecServerClient, options: ForwardPortOptions): Promise<ForwardedPort>;
 export async function forwardPort(client: ExecServerClient, options: ForwardPortOptions): Promise<ForwardedPort> {
-  checkOptions("forwardPort", options, forwardOptions);
+  const address = checkForward("forwardPort", client, options, forwardOptions);
   const { target, onRefused } = options;
-  const listener = await listenAddress(listeningAddress("forwardPort", options), (accepted) => {
-    joinWhenOpen(accepted, client.forwards.openAddress(target), onRefused);
-  });
-  const close = async () => listener.close();
-  return { port: listener.port, close, [Symbol.asyncDispose]: close };
+  const onStream = (accepted: ByteStream) => joinWhenOpen(accepted, client.forwards.openAddress(target), onRefused);
+  return toForwardedPort(await listenAddress(address, onStream));
 }
 
 /**
@@ -56,17 +58,21 @@ export async function forwardPort(client: ExecServerClient, options: ForwardPort
  * @example
  * await using api = await forwardPortBack(client, { port: 9000, target: { host: "localhost", port: 3000 } });
  */
+export function forwardPortBack(
+  client: ExecServerClient,
+  options: ForwardPortOptions & { port: number },
+): Promise<ForwardedPort & { port: number }>;
+export function forwardPortBack(client: ExecServerClient, options: ForwardPortOptions): Promise<ForwardedPort>;
 export async function forwardPortBack(client: ExecServerClient, options: ForwardPortOptions): Promise<ForwardedPort> {
-  checkOptions("forwardPortBack", options, forwardOptions);
+  const address = checkForward("forwardPortBack", client, options, forwardOptions);
   const { target, onRefused } = options;
   const never = new AbortController().signal;
-  const listener = await client.forwards.listenAddress(
-    listeningAddress("forwardPortBack", options),
+  const listening = client.forwards.listenAddress(
+    address,
     (accepted) => joinWhenOpen(accepted, connectAddress(target, never), onRefused),
     (error) => onRefused?.(`cannot listen again after a loss of the session: ${errorMessage(error)}`),
   );
-  const close = () => listener.close();
-  return { port: listener.port, close, [Symbol.asyncDispose]: close };
+  return toForwardedPort(await listening);
 }
 
 /**
@@ -76,24 +82,35 @@ export async function forwardPortBack(client: ExecServerClient, options: Forward
  * @example
  * await using proxy = await forwardSocks(client, { port: 1080 });
  */
+export function forwardSocks(
+  client: ExecServerClient,
+  options: ForwardSocksOptions & { port: number },
+): Promise<ForwardedPort & { port: number }>;
+export function forwardSocks(client: ExecServerClient, options: ForwardSocksOptions): Promise<ForwardedPort>;
 export async function forwardSocks(client: ExecServerClient, options: ForwardSocksOptions): Promise<ForwardedPort> {
-  checkOptions("forwardSocks", options, forwardSocksOptions);
+  const address = checkForward("forwardSocks", client, options, forwardSocksOptions);
   const { onRefused } = options;
   const { SocksProxy } = await import("../../forward/socks-proxy.ts");
   const proxy = new SocksProxy({ connect: (host, port) => client.forwards.open(host, port), onRefused });
-  const listener = await listenAddress(listeningAddress("forwardSocks", options), (accepted) => proxy.accept(accepted));
-  const close = async () => listener.close();
-  return { port: listener.port, close, [Symbol.asyncDispose]: close };
+  return toForwardedPort(await listenAddress(address, (accepted) => proxy.accept(accepted)));
 }
 
-/** Throws an `EINVAL` error without a port and a path, or with both. */
-function listeningAddress(operation: string, { port, host = "127.0.0.1", path }: ForwardSocksOptions): ForwardAddress {
+/** Returns the listening address. Throws an `EINVAL` error for invalid arguments, without a port and a path, or with both. */
+function checkForward(name: string, client: unknown, options: ForwardSocksOptions, kind: OptionKind): ForwardAddress {
+  checkArgument(name, "client", client, clientKind);
+  checkOptions(name, options, kind);
+  const { port, host = "127.0.0.1", path } = options;
   if (path === undefined) {
-    checkArgument(operation, "port", port, portKind);
+    checkArgument(name, "port", port, portKind);
     return { host, port: port ?? 0 };
   }
   if (port === undefined) return { path };
-  throw new ExecServerError(`${operation}: \`port\` and \`path\` are mutually exclusive`, "EINVAL");
+  throw new ExecServerError(`${name}: \`port\` and \`path\` are mutually exclusive`, "EINVAL");
+}
+
+function toForwardedPort(listener: { port: number | null; close(): void | Promise<void> }): ForwardedPort {
+  const close = async () => listener.close();
+  return { port: listener.port, close, [Symbol.asyncDispose]: close };
 }
 
 /** Forwards a port of `127.0.0.1` to the web console of a server that listens on a Unix socket. */

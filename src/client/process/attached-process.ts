@@ -1,6 +1,10 @@
 import { KeyedQueue } from "../../async/keyed-queue.ts";
 import { withCallErrors } from "../../exec/call-error.ts";
 import type { CallOptions, ProcessListing, TerminalScreen, TerminalSize } from "../../exec/exec-process.ts";
+import { DEFAULT_TERMINAL_SIZE } from "../../exec/exec-process.ts";
+import { checkArgument, count } from "../../exec/options/option-schema.ts";
+import { checkCall } from "../../exec/options/process-checks.ts";
+import { terminalSizeKind } from "../../exec/options/process-options.ts";
 import type { attachResult, role } from "../../protocol/attach-schemas.ts";
 import { DisconnectedError, RequestError } from "../../protocol/errors.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
@@ -65,6 +69,7 @@ export class AttachedProcess extends RemoteProcess {
 
   /** Returns the terminal size for output with this sequence number. */
   sizeAt(seq: number): TerminalSize | null {
+    checkArgument("sizeAt", "seq", seq, count);
     return this.sizes.at(seq) ?? this.size;
   }
 
@@ -82,10 +87,11 @@ export class AttachedProcess extends RemoteProcess {
   }
 
   /** Returns the current screen, for example after a gap. Continue with the events after its `seq`. */
-  renderScreen({ signal }: CallOptions = {}): Promise<TerminalScreen> {
+  renderScreen(options: CallOptions = {}): Promise<TerminalScreen> {
     const { processId } = this;
     const render = () => callOrExplain(this.#session, "process/screen", { processId });
-    return withCallErrors({ method: "process/screen" }, render, signal);
+    const check = () => checkCall("renderScreen", options);
+    return withCallErrors({ method: "process/screen" }, render, options?.signal, check);
   }
 
   /** First sequence number after the attachment. */
@@ -95,7 +101,8 @@ export class AttachedProcess extends RemoteProcess {
 
   /** Becomes the driver; the current driver becomes a viewer. */
   becomeDriver(size?: TerminalSize): Promise<void> {
-    return withCallErrors({ method: "process/attach" }, () => this.attachAs("driver", { size }));
+    const check = () => checkArgument("becomeDriver", "size", size ?? DEFAULT_TERMINAL_SIZE, terminalSizeKind);
+    return withCallErrors({ method: "process/attach" }, () => this.attachAs("driver", { size }), undefined, check);
   }
 
   /** Becomes a viewer. */
@@ -174,7 +181,7 @@ export class AttachedProcess extends RemoteProcess {
   }
 
   /** @internal */
-  roleChanged(role: AttachRole, reason: string): void {
+  roleChanged({ role, reason }: { role: AttachRole; reason: string }): void {
     this.#changes++;
     // Another session has become the driver.
     if (role === "viewer") this.#driver = "attached";

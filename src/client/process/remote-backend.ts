@@ -3,13 +3,8 @@ import { TimeoutError } from "../../async/deadline.ts";
 import { isObject } from "../../base/type-guards.ts";
 import { startDetails, withCallErrors } from "../../exec/call-error.ts";
 import { isProcessExists, isProcessStarting, isUnknownProcess, parseProcessFailure } from "../../exec/compat.ts";
-import {
-  type CallOptions,
-  type ExecBackend,
-  earliestEndMs,
-  type ProcessListing,
-  type StartParams,
-} from "../../exec/exec-process.ts";
+import type { CallOptions, ExecBackend, ProcessListing, StartParams } from "../../exec/exec-process.ts";
+import { earliestEndMs } from "../../exec/exec-process.ts";
 import type { EventLogLimits } from "../../exec/log/event-log.ts";
 import { checkArgument, checkOptions, text } from "../../exec/options/option-schema.ts";
 import { checkCall, checkStart } from "../../exec/options/process-checks.ts";
@@ -80,10 +75,7 @@ export class RemoteBackend implements ExecBackend {
    * starts with the output that the server retains.
    */
   attach(processId: string, options: CallOptions = {}): Promise<RemoteProcess> {
-    const check = () => {
-      checkArgument("attach", "processId", processId, text);
-      checkCall("attach", options);
-    };
+    const check = () => checkCall("attach", options, { processId });
     const attachIn = (session: ReconnectingSession) => this.#attach(session, processId);
     const attach = () => this.#deps.sessions.run(attachIn, options.signal);
     return withCallErrors({ method: "process/read" }, attach, options?.signal, check);
@@ -223,27 +215,21 @@ export class RemoteBackend implements ExecBackend {
       case "process/started":
         follower.pid = notification.params.pid;
         return;
-      case "process/resized": {
-        const { processId: _, ...change } = notification.params;
-        process.resized(change);
+      case "process/resized":
+        process.resized(omitProcessId(notification.params));
         return;
-      }
       case "process/gap":
         follower.onGap(notification.params);
         return;
-      case "process/roleChanged": {
-        const { role, reason } = notification.params;
-        if (process instanceof AttachedProcess) process.roleChanged(role, reason);
+      case "process/roleChanged":
+        if (process instanceof AttachedProcess) process.roleChanged(notification.params);
         return;
-      }
       case "process/driverChanged":
         process.driverChanged(notification.params.driver);
         return;
-      case "network/policyDecision": {
-        const { processId: _, ...decision } = notification.params;
-        process.networkDecided(decision);
+      case "network/policyDecision":
+        process.networkDecided(omitProcessId(notification.params));
         return;
-      }
       case "process/failed":
         follower.fail(parseProcessFailure(notification.params.message));
         return;
@@ -388,4 +374,8 @@ function startParams(params: StartParams): ParamsOf<"process/start"> {
   const sandbox = params.sandbox ?? undefined;
   if (sandbox !== undefined && !isObject(sandbox)) throw invalidParams("sandbox must be an object");
   return { ...rest, cwd: toPathUri(cwd, "cwd"), sandbox };
+}
+
+function omitProcessId<T extends { processId: string }>({ processId: _, ...rest }: T): Omit<T, "processId"> {
+  return rest;
 }

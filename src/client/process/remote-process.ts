@@ -27,17 +27,7 @@ import type { EventLog } from "../../exec/log/event-log.ts";
 import { takeSnapshot, toListing } from "../../exec/log/log-views.ts";
 import { type SizeChange, SizeHistory } from "../../exec/log/size-history.ts";
 import { type InputData, toInputBytes } from "../../exec/options/input-bytes.ts";
-import {
-  checkCall,
-  checkEvents,
-  checkKill,
-  checkRead,
-  checkResize,
-  checkSignal,
-  checkTerminate,
-  checkWait,
-  checkWrite,
-} from "../../exec/options/process-checks.ts";
+import * as checks from "../../exec/options/process-checks.ts";
 import { waitForCondition } from "../../exec/wait/wait-condition.ts";
 import { DisconnectedError, RequestError } from "../../protocol/errors.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
@@ -203,31 +193,23 @@ export class RemoteProcess implements ExecProcess {
   }
 
   events(options?: EventsOptions): AsyncIterableIterator<ExecEvent> {
-    checkEvents(options);
+    checks.checkEvents(options);
     return this.log.events(options);
   }
 
   /** Reads from the local log, so that a lost server never blocks it. Only evicted output is read from the server. */
   read(params: ReadParams = {}): Promise<ReadResult> {
-    return this.#withCallErrors(
-      "process/read",
-      () => this.#read(params),
-      params,
-      () => checkRead(params),
-    );
+    const check = () => checks.checkRead(params);
+    return this.#withCallErrors("process/read", () => this.#read(params), params, check);
   }
 
   wait(params: WaitParams = {}): Promise<WaitResult> {
-    return this.#withCallErrors(
-      "process/wait",
-      () => this.#wait(params),
-      params,
-      () => checkWait(params),
-    );
+    const check = () => checks.checkWait(params);
+    return this.#withCallErrors("process/wait", () => this.#wait(params), params, check);
   }
 
   snapshot(options: CallOptions = {}): Promise<Snapshot> {
-    const check = () => checkCall("snapshot", options);
+    const check = () => checks.checkCall("snapshot", options);
     return this.#withCallErrors("process/snapshot", () => this.#snapshot(), options, check);
   }
 
@@ -235,7 +217,7 @@ export class RemoteProcess implements ExecProcess {
   inputs(options: CallOptions = {}): Promise<InputHistory> {
     const { processId } = this;
     const call = () => this.#callExtended("process/inputs", { processId });
-    return this.#withCallErrors("process/inputs", call, options, () => checkCall("inputs", options));
+    return this.#withCallErrors("process/inputs", call, options, () => checks.checkCall("inputs", options));
   }
 
   /** Reports whether this client's terminal replies to the queries in this output. Absent: it always does. */
@@ -260,7 +242,7 @@ export class RemoteProcess implements ExecProcess {
 
   write(data: InputData, options: WriteOptions = {}): Promise<{ status: WriteStatus }> {
     const write = () => this.#write(toInputBytes(data), options);
-    return this.#withCallErrors("process/write", write, options, () => checkWrite(data, options));
+    return this.#withCallErrors("process/write", write, options, () => checks.checkWrite(data, options));
   }
 
   closeStdin(options: CallOptions = {}): Promise<{ status: CloseStdinStatus }> {
@@ -269,13 +251,13 @@ export class RemoteProcess implements ExecProcess {
       // Queued after all earlier writes, also if they still wait for capacity.
       return this.#writes.run(0, () => this.#closeStdinOnce());
     };
-    return this.#withCallErrors("process/closeStdin", close, options, () => checkCall("closeStdin", options));
+    return this.#withCallErrors("process/closeStdin", close, options, () => checks.checkCall("closeStdin", options));
   }
 
   resize(size: TerminalSize, options: CallOptions = {}): Promise<void> {
     const { processId } = this;
     const resize = async () => void (await this.#callExtended("process/resize", { processId, size }));
-    return this.#withCallErrors("process/resize", resize, options, () => checkResize(size, options));
+    return this.#withCallErrors("process/resize", resize, options, () => checks.checkResize(size, options));
   }
 
   /**
@@ -284,7 +266,7 @@ export class RemoteProcess implements ExecProcess {
    * once there is one.
    */
   signal(name: string, options: CallOptions = {}): Promise<void> {
-    const check = () => checkSignal(name, options);
+    const check = () => checks.checkSignal(name, options);
     return this.#withCallErrors("process/signal", () => this.#signal(name), options, check);
   }
 
@@ -298,11 +280,11 @@ export class RemoteProcess implements ExecProcess {
       await this.#signal(signal);
       return true;
     };
-    return this.#withCallErrors("process/signal", kill, options, () => checkKill(signal, options));
+    return this.#withCallErrors("process/signal", kill, options, () => checks.checkKill(signal, options));
   }
 
   terminate(mode?: TerminateMode, options: CallOptions = {}): Promise<TerminateResult> {
-    const check = () => checkTerminate(mode, options);
+    const check = () => checks.checkTerminate(mode, options);
     return this.#withCallErrors("process/terminate", () => this.#terminate(mode), options, check);
   }
 

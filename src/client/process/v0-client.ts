@@ -1,9 +1,11 @@
-import { Channel } from "../../async/channel.ts";
-import { withCallErrors } from "../../exec/call-error.ts";
+import { Broadcast } from "../../async/channel.ts";
+import { startDetails, withCallErrors } from "../../exec/call-error.ts";
 import type { CallOptions } from "../../exec/exec-process.ts";
-import { type InputData, toInputBytes } from "../../exec/options/input-bytes.ts";
-import { checkWrite } from "../../exec/options/process-checks.ts";
+import { checkInputData, type InputData, toInputBytes } from "../../exec/options/input-bytes.ts";
+import { checkOptions } from "../../exec/options/option-schema.ts";
+import { checkCall } from "../../exec/options/process-checks.ts";
 import type { ParamsOf, ServerNotification } from "../../protocol/methods.ts";
+import { v0StartParams } from "../client-options.ts";
 import { callInAnySession } from "../rpc/unsupported-method.ts";
 import type { ReopeningSession } from "../session/reopening-session.ts";
 
@@ -24,8 +26,7 @@ const EVENT_COST_BYTES = 128;
 export class V0Client {
   readonly #sessions: Pick<ReopeningSession, "current" | "run">;
   readonly #running = new Set<string>();
-  readonly #receivers = new Set<Channel<ExecServerEvent>>();
-  #isClosed = false;
+  readonly #events = new Broadcast({ cost: eventCost, capacity: MAX_QUEUED_BYTES, onOverflow: dropOldest });
   /** Starts without a result yet, and their processes that exited before the result arrived. */
   #starting = 0;
   readonly #exitedBeforeStart = new Set<string>();
@@ -34,21 +35,34 @@ export class V0Client {
     this.#sessions = sessions;
   }
 
-  exec(params: ParamsOf<"command/exec">, { signal }: CallOptions = {}): Promise<{ sessionId: string }> {
-    return withCallErrors({ method: "command/exec", argv: params.argv }, () => this.#exec(params), signal);
+  exec(params: ParamsOf<"command/exec">, options: CallOptions = {}): Promise<{ sessionId: string }> {
+    const details = { ...startDetails(params), method: "command/exec" };
+    return withCallErrors(
+      details,
+      () => this.#exec(params),
+      options?.signal,
+      () => {
+        checkOptions("exec", params, v0StartParams, "params");
+        checkCall("exec", options);
+      },
+    );
   }
 
   write(sessionId: string, data: InputData, options: CallOptions = {}): Promise<{ accepted: boolean }> {
     const method = "command/exec/write";
     const write = () =>
       this.#sessions.current.call(method, { sessionId, chunk: toInputBytes(data) }, { resend: "unsent" });
-    return withCallErrors({ method }, write, options?.signal, () => checkWrite(data, options));
+    return withCallErrors({ method }, write, options?.signal, () => {
+      checkCall("write", options, { sessionId });
+      checkInputData("write", "data", data);
+    });
   }
 
-  terminate(sessionId: string, { signal }: CallOptions = {}): Promise<{ running: boolean }> {
+  terminate(sessionId: string, options: CallOptions = {}): Promise<{ running: boolean }> {
     const method = "command/exec/terminate";
     const terminate = () => this.#sessions.current.call(method, { sessionId }, { resend: "unsent" });
-    return withCallErrors({ method }, terminate, signal);
+    const check = () => checkCall("terminate", options, { sessionId });
+    return withCallErrors({ method }, terminate, options?.signal, check);
   }
 
   async #exec(params: ParamsOf<"command/exec">): Promise<{ sessionId: string }> {
@@ -63,46 +77,32 @@ export class V0Client {
   }
 
   receiver(): AsyncIterableIterator<ExecServerEvent> {
-    // The queue of one reader: it collects events from now on, not from the first read.
-    const receiver: Channel<ExecServerEvent> = new Channel({
-      cost: eventCost,
-      capacity: MAX_QUEUED_BYTES,
-      onOverflow: dropOldest,
-      onReturn: () => this.#receivers.delete(receiver),
-    });
-    if (this.#isClosed) receiver.end();
-    else this.#receivers.add(receiver);
-    return receiver;
+    return this.#events.subscribe();
   }
 
   onNotification(notification: ServerNotification): void {
     const { method, params } = notification;
-    if (method === "command/exec/outputDelta") this.#emit({ type: "output", ...params });
+    if (method === "command/exec/outputDelta") this.#events.emit({ type: "output", ...params });
     if (method !== "command/exec/exited") return;
     // The exit may arrive in the same packet as the start result.
     if (!this.#running.delete(params.sessionId) && this.#starting > 0) this.#exitedBeforeStart.add(params.sessionId);
-    this.#emit({ type: "exited", ...params });
+    this.#events.emit({ type: "exited", ...params });
   }
 
   onDisconnect(): void {
-    for (const sessionId of this.#running) this.#emit({ type: "exited", sessionId, exitCode: -1 });
+    for (const sessionId of this.#running) this.#events.emit({ type: "exited", sessionId, exitCode: -1 });
     this.#running.clear();
   }
 
   /** Ends the receivers; a later receiver gets the events of the next session. */
   onLost(): void {
     this.onDisconnect();
-    for (const receiver of [...this.#receivers]) receiver.end();
-    this.#receivers.clear();
+    this.#events.endSubscribers();
   }
 
   onEnded(): void {
-    this.onLost();
-    this.#isClosed = true;
-  }
-
-  #emit(event: ExecServerEvent): void {
-    for (const receiver of this.#receivers) receiver.push(event);
+    this.onDisconnect();
+    this.#events.close();
   }
 }
 

@@ -1,11 +1,6 @@
 import { TimeoutError } from "../../async/deadline.ts";
-import {
-  type ChunkedMessage,
-  type Connection,
-  type ConnectionEvent,
-  sendAsText,
-  toConnectionEvent,
-} from "../../connection/connection.ts";
+import type { ChunkedMessage, Connection, ConnectionEvent } from "../../connection/connection.ts";
+import { sendAsText, toConnectionEvent } from "../../connection/connection.ts";
 import { encodeBase64 } from "../../protocol/base64.ts";
 
 /** The part of the standard WebSocket interface that the client uses, from a browser, Node or a library. */

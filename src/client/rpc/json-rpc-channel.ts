@@ -1,10 +1,6 @@
 import { errorMessage } from "../../base/error-message.ts";
-import {
-  type BinaryBlocks,
-  binaryBlocksEnabler,
-  type Connection,
-  type ConnectionEvent,
-} from "../../connection/connection.ts";
+import type { BinaryBlocks, Connection, ConnectionEvent } from "../../connection/connection.ts";
+import { binaryBlocksEnabler } from "../../connection/connection.ts";
 import type { Message, RequestId } from "../../protocol/envelope.ts";
 import { DisconnectedError, ErrorCode, fromWireError, ProtocolError } from "../../protocol/errors.ts";
 import {

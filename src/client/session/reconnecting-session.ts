@@ -3,24 +3,13 @@ import { TimeoutError } from "../../async/deadline.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import { isAccessEnd, isTakeoverClose } from "../../exec/compat.ts";
 import { DisconnectedError, ErrorCode, invalidRequest, RequestError } from "../../protocol/errors.ts";
-import type {
-  HandleServerRequest,
-  MethodName,
-  ParamsOf,
-  ResultOf,
-  ServerNotification,
-} from "../../protocol/methods.ts";
+import type { MethodName, ParamsOf, ResultOf } from "../../protocol/methods.ts";
 import { type HandshakeOptions, performHandshake, type ServerInfo } from "../rpc/handshake.ts";
 import type { ChannelClose, OpenChannel, RpcChannel, RpcChannelEvents } from "../rpc/rpc-channel.ts";
 import { FinalAcks } from "./final-acks.ts";
 import { Heartbeat } from "./heartbeat.ts";
-import {
-  isPermanent,
-  isUnauthorized,
-  type ReconnectPolicy,
-  retryUntilResponse,
-  retryUntilResumed,
-} from "./reconnect-policy.ts";
+import type { ReconnectPolicy } from "./reconnect-policy.ts";
+import { isPermanent, isUnauthorized, retryUntilResponse, retryUntilResumed } from "./reconnect-policy.ts";
 
 export interface SessionOptions {
   connect: OpenChannel;
@@ -34,10 +23,7 @@ export interface SessionOptions {
   trace?: RpcChannelEvents["trace"];
 }
 
-export interface SessionEvents {
-  onNotification(notification: ServerNotification): void;
-  /** Absent: requests of the server are rejected as unknown. */
-  readonly onRequest?: HandleServerRequest | undefined;
+export interface SessionEvents extends Pick<RpcChannelEvents, "onNotification" | "onRequest"> {
   /** Called when the connection is lost and the client reconnects. */
   onDisconnect(reason: string | null): void;
   /** Called when a new connection has resumed the session, before waiting calls are sent again. */
@@ -58,7 +44,7 @@ export interface SessionCallOptions<M extends MethodName> {
    * `unsent`: sends it only if no connection had it yet; otherwise the server may have executed it, so the call rejects
    * and the caller decides.
    */
-  resend?: ResendPolicy;
+  resend?: ResendPolicy | undefined;
   /** Called before the call is sent again; may return other params. */
   onResend?: () => ParamsOf<M> | undefined;
   /**

@@ -3,12 +3,8 @@ import { withDeadline } from "../../async/deadline.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import { DisconnectedError, invalidRequest } from "../../protocol/errors.ts";
 import { isUnauthorized, retryUntilResumed } from "./reconnect-policy.ts";
-import {
-  ReconnectingSession,
-  type SessionEvents,
-  type SessionOptions,
-  UnsentCallError,
-} from "./reconnecting-session.ts";
+import type { SessionEvents, SessionOptions } from "./reconnecting-session.ts";
+import { ReconnectingSession, UnsentCallError } from "./reconnecting-session.ts";
 
 /** Events of the sessions of one client. Events of a lost session are not reported. */
 export interface ReopeningSessionEvents extends Omit<SessionEvents, "onFailed"> {

@@ -90,7 +90,7 @@ export const amount = kind("a non-negative number", (value) => typeof value === 
 export const number = kind("a number", (value) => typeof value === "number" && !Number.isNaN(value));
 export const smallCount = kind(
   "an integer from 0 to 65535",
-  (value) => Number.isInteger(value) && isU16(Number(value)),
+  (value) => Number.isInteger(value) && Number(value) >= 0 && Number(value) <= 0xffff,
 );
 export const anyObject = kind("an object", (value) => typeof value === "object" && value !== null);
 export const abortSignal = kind(
@@ -179,6 +179,12 @@ function members(
   };
 }
 
+/** The same kind for each of these names. */
+export function each<K extends OptionKind, N extends string>(kindOfEach: K, ...names: readonly N[]): Record<N, K> {
+  // One entry per name.
+  return Object.fromEntries(names.map((name) => [name, kindOfEach])) as Record<N, K>;
+}
+
 /** An object with exactly these options. An undefined option counts as absent. */
 export function optionsOf<T>(fields: OptionFields<T>, form = "an object"): OptionKind {
   const kinds = new Map<string, OptionKind>(Object.entries(fields));
@@ -199,6 +205,12 @@ export function optionsOf<T>(fields: OptionFields<T>, form = "an object"): Optio
       return null;
     },
   };
+}
+
+/** An object with the options of `present` if it has a member `name`, otherwise with those of `absent`. */
+export function optionsByMember(name: string, present: OptionKind, absent: OptionKind): OptionKind {
+  const select = (value: unknown) => (isObject(value) && name in value ? present : absent);
+  return { form: absent.form, findProblem: (value) => select(value).findProblem(value) };
 }
 
 /** An object whose `type` selects its options. */
@@ -242,10 +254,6 @@ function unknownOption(name: string, known: readonly string[]): OptionProblem {
 
 function below(name: string, problem: OptionProblem): OptionProblem {
   return { ...problem, path: [name, ...problem.path] };
-}
-
-function isU16(value: number): boolean {
-  return value >= 0 && value <= 0xffff;
 }
 
 // ---- values in error messages

@@ -16,77 +16,63 @@ import type {
   WaitParams,
   WriteOptions,
 } from "../exec-process.ts";
+import type { EventLogLimits } from "../log/event-log.ts";
 import type { CollectOptions } from "../run/collect-output.ts";
 import type { LinesOptions } from "../run/lines.ts";
 import type { RunOptions } from "../run/run-program.ts";
 import type { StreamOptions } from "../run/stream-bytes.ts";
 import type { WaitForOptions } from "../wait/wait-for-output.ts";
 import { inputData } from "./input-bytes.ts";
-import {
-  abortSignal,
-  anyObject,
-  anyValue,
-  callback,
-  count,
-  decodedBy,
-  described,
-  either,
-  flag,
-  kind,
-  listOf,
-  mapOf,
-  milliseconds,
-  nullOr,
-  type OptionFields,
-  type OptionKind,
-  objectWith,
-  oneOf,
-  optionsOf,
-  required,
-  smallCount,
-  text,
-  variantsOf,
-} from "./option-schema.ts";
+import * as option from "./option-schema.ts";
 
-const strings = listOf(text, "an array of strings");
+const { optionsOf, required } = option;
+
+const strings = option.listOf(option.text, "an array of strings");
 
 const pathForm = "an absolute path or a file: URI";
-const nulFree = kind("a string without NUL bytes", (value) => typeof value === "string" && !value.includes("\0"));
+const nulFree = option.kind(
+  "a string without NUL bytes",
+  (value) => typeof value === "string" && !value.includes("\0"),
+);
 /** A string that the kernel accepts as an argument: text without NUL bytes. */
-export const argument: OptionKind = {
-  form: text.form,
-  findProblem: (value) => text.findProblem(value) ?? nulFree.findProblem(value),
+export const argument: option.OptionKind = {
+  form: option.text.form,
+  findProblem: (value) => option.text.findProblem(value) ?? nulFree.findProblem(value),
 };
 
 /** Program and arguments. */
-export const argvKind = listOf(text, "an array of strings: program and arguments");
+export const argvKind = option.listOf(option.text, "an array of strings: program and arguments");
 /** Variables of an environment; the value of a variable is a string. */
-export const variables = mapOf(text, "an object of strings");
-export const clockKind: OptionKind = objectWith(
+export const variables = option.mapOf(option.text, "an object of strings");
+export const clockKind: option.OptionKind = option.objectWith(
   "a Clock",
   ...(["now", "monotonic", "after"] satisfies (keyof Clock)[]),
 );
-export const outputStreamKind = oneOf("stdout", "stderr", "pty");
+export const backendKind = option.objectWith("an ExecBackend", "start");
+export const processKind = option.objectWith("an ExecProcess", "events", "read");
+export const readableKind = option.objectWith("a readable stream", "on", "read");
+export const writableKind = option.objectWith("a writable stream", "on", "write");
+export const outputStreamKind = option.oneOf("stdout", "stderr", "pty");
 
 /** A regular expression or a plain text. */
-export const patternKind = either(
+export const patternKind = option.either(
   "a regular expression or a string",
-  text,
-  kind("a regular expression", (value) => Object.prototype.toString.call(value) === "[object RegExp]"),
+  option.text,
+  option.kind("a regular expression", (value) => Object.prototype.toString.call(value) === "[object RegExp]"),
 );
-export const signalKind = described(text, "a signal name such as SIGTERM");
+export const signalKind = option.described(option.text, "a signal name such as SIGTERM");
 
-const nameKind = decodedBy(text, processName);
-const labelsKind = decodedBy(variables, processLabels);
+const nameKind = option.decodedBy(option.text, processName);
+const labelsKind = option.decodedBy(variables, processLabels);
 
 export const terminalSizeKind = optionsOf<TerminalSize>(
-  { rows: required(smallCount), cols: required(smallCount) },
+  { rows: required(option.smallCount), cols: required(option.smallCount) },
   "an object with rows and cols",
 );
 
 export const envPolicyKind = optionsOf<EnvPolicy>({
-  inherit: required(oneOf("all", "core", "none")),
-  ignoreDefaultExcludes: required(flag),
+  inherit: required(option.oneOf("all", "core", "none")),
+  ignoreDefaultExcludes: required(option.flag),
   exclude: required(strings),
   set: required(variables),
   includeOnly: required(strings),
@@ -94,57 +80,53 @@ export const envPolicyKind = optionsOf<EnvPolicy>({
 
 export const limitsKind = optionsOf<ProcessLimits>(
   // One entry per name of `LIMIT_NAMES`, which are the keys of ProcessLimits.
-  Object.fromEntries(LIMIT_NAMES.map((name) => [name, count])) as Record<LimitName, OptionKind>,
+  Object.fromEntries(LIMIT_NAMES.map((name) => [name, option.count])) as Record<LimitName, option.OptionKind>,
 );
 
-export const lifetimeKind = oneOf("session", "server", "persistent");
+export const logLimitsKind = optionsOf<Partial<EventLogLimits>>({
+  ...option.each(option.count, "retainedBytes", "retainedChunks", "headBytes", "tailBytes"),
+});
 
-const callFields: OptionFields<CallOptions> = { signal: abortSignal };
+export const lifetimeKind = option.oneOf("session", "server", "persistent");
+
+const callFields: option.OptionFields<CallOptions> = { signal: option.abortSignal };
 export const callOptions = optionsOf<CallOptions>(callFields);
 
-const startFields: OptionFields<StartParams> = {
+const startFields: option.OptionFields<StartParams> = {
   ...callFields,
-  processId: required(text),
+  processId: required(option.text),
   argv: required(argvKind),
-  cwd: required(described(text, pathForm)),
+  cwd: required(option.described(option.text, pathForm)),
   env: required(variables),
-  tty: required(flag),
-  pipeStdin: flag,
-  arg0: text,
+  tty: required(option.flag),
   envPolicy: envPolicyKind,
-  sandbox: anyValue,
+  sandbox: option.anyValue,
   size: terminalSizeKind,
-  mode: oneOf("direct", "prepared"),
-  sandboxType: oneOf("none", "linuxSeccomp", "macosSeatbelt", "windowsRestrictedToken"),
-  timeoutMs: milliseconds,
+  mode: option.oneOf("direct", "prepared"),
+  sandboxType: option.oneOf("none", "linuxSeccomp", "macosSeatbelt", "windowsRestrictedToken"),
   secretGuard: optionsOf<SecretGuard>({ inherit: required(strings) }),
   limits: limitsKind,
-  cwdIdentity: text,
   lifetime: lifetimeKind,
-  maxAgeMs: milliseconds,
-  terminalQueries: oneOf("server", "client", "claimed"),
-  recordInput: flag,
+  terminalQueries: option.oneOf("server", "client", "claimed"),
   name: nameKind,
   labels: labelsKind,
-  networkProxy: decodedBy(anyObject, networkProxy),
+  networkProxy: option.decodedBy(option.anyObject, networkProxy),
   credentials: strings,
-  enforceManagedNetwork: flag,
-  managedNetwork: decodedBy(anyObject, managedNetwork),
-  decideNetwork: callback,
-  onNetworkDecision: callback,
-  sandboxScope: anyObject,
-  sandboxRequirement: anyObject,
-  persistentOwner: anyObject,
-  ownerId: text,
+  managedNetwork: option.decodedBy(option.anyObject, managedNetwork),
+  ...option.each(option.text, "arg0", "cwdIdentity", "ownerId"),
+  ...option.each(option.flag, "pipeStdin", "recordInput", "enforceManagedNetwork"),
+  ...option.each(option.milliseconds, "timeoutMs", "maxAgeMs"),
+  ...option.each(option.callback, "decideNetwork", "onNetworkDecision"),
+  ...option.each(option.anyObject, "sandboxScope", "sandboxRequirement", "persistentOwner"),
 };
 export const startOptions = optionsOf(startFields);
 
-const runVariables = mapOf(argument, variables.form);
-const variableName = kind("a name without `=`", (name) => name !== "" && !/[=\0]/.test(String(name)));
+const runVariables = option.mapOf(argument, variables.form);
+const variableName = option.kind("a name without `=`", (name) => name !== "" && !/[=\0]/.test(String(name)));
 
-export const runFields: OptionFields<RunOptions> = {
+export const runFields: option.OptionFields<RunOptions> = {
   ...callFields,
-  cwd: described(argument, pathForm),
+  cwd: option.described(argument, pathForm),
   env: {
     form: variables.form,
     findProblem: (value) =>
@@ -154,60 +136,63 @@ export const runFields: OptionFields<RunOptions> = {
         .find((problem) => problem !== null) ??
       null,
   },
-  envPolicy: nullOr(envPolicyKind),
+  envPolicy: option.nullOr(envPolicyKind),
   input: inputData,
-  timeoutMs: milliseconds,
-  maxBytes: count,
-  encoding: oneOf("utf8", "buffer"),
-  tty: flag,
+  timeoutMs: option.milliseconds,
+  maxBytes: option.count,
+  encoding: option.oneOf("utf8", "buffer"),
+  tty: option.flag,
   size: terminalSizeKind,
-  processId: text,
+  processId: option.text,
   clock: clockKind,
   name: nameKind,
   labels: labelsKind,
 };
 export const runOptions = optionsOf(runFields);
 
-export const writeOptions = optionsOf<WriteOptions>({ ...callFields, writeId: text });
-export const eventsOptions = optionsOf<EventsOptions>({ ...callFields, afterSeq: count, lossless: flag });
+export const writeOptions = optionsOf<WriteOptions>({ ...callFields, writeId: option.text });
+export const eventsOptions = optionsOf<EventsOptions>({ ...callFields, afterSeq: option.count, lossless: option.flag });
 export const readOptions = optionsOf<ReadParams>({
   ...callFields,
-  afterSeq: count,
-  maxBytes: count,
-  waitMs: milliseconds,
-  times: flag,
+  afterSeq: option.count,
+  maxBytes: option.count,
+  waitMs: option.milliseconds,
+  times: option.flag,
 });
 
 export const waitOptions = optionsOf<WaitParams>({
   ...callFields,
-  until: variantsOf({
+  until: option.variantsOf({
     exit: {},
-    output: { pattern: required(text), stream: outputStreamKind },
-    idle: { quietMs: required(milliseconds) },
-    port: { port: required(smallCount) },
-    bytes: { count: required(count) },
+    output: { pattern: required(option.text), stream: outputStreamKind },
+    idle: { quietMs: required(option.milliseconds) },
+    port: { port: required(option.smallCount) },
+    bytes: { count: required(option.count) },
   }),
-  afterSeq: count,
-  timeoutMs: milliseconds,
+  afterSeq: option.count,
+  timeoutMs: option.milliseconds,
 });
 
-export const terminateModeKind = variantsOf({ force: {}, graceful: { timeoutMs: required(milliseconds) } });
+export const terminateModeKind = option.variantsOf({
+  force: {},
+  graceful: { timeoutMs: required(option.milliseconds) },
+});
 
-const collectFields: OptionFields<Omit<CollectOptions, "input">> = { ...callFields, maxBytes: count };
+const collectFields: option.OptionFields<Omit<CollectOptions, "input">> = { ...callFields, maxBytes: option.count };
 export const communicateOptions = optionsOf(collectFields);
 
-export const streamFields: OptionFields<StreamOptions> = { ...callFields, stream: outputStreamKind };
+export const streamFields: option.OptionFields<StreamOptions> = { ...callFields, stream: outputStreamKind };
 export const streamOptions = optionsOf(streamFields);
 export const linesOptions = optionsOf<LinesOptions>({
   ...streamFields,
-  afterSeq: count,
-  onGap: oneOf("throw", "yield"),
+  afterSeq: option.count,
+  onGap: option.oneOf("throw", "yield"),
 });
 
 export const waitForOptions = optionsOf<WaitForOptions>({
   ...callFields,
   stream: outputStreamKind,
-  afterSeq: count,
-  timeoutMs: milliseconds,
+  afterSeq: option.count,
+  timeoutMs: option.milliseconds,
   clock: clockKind,
 });

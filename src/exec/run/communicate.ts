@@ -1,7 +1,7 @@
 import type { ExecProcess } from "../exec-process.ts";
 import { checkInputData, type InputData } from "../options/input-bytes.ts";
-import { checkOptions } from "../options/option-schema.ts";
-import { communicateOptions } from "../options/process-options.ts";
+import { checkArgument, checkOptions } from "../options/option-schema.ts";
+import { communicateOptions, processKind } from "../options/process-options.ts";
 import { type CollectedOutput, type CollectOptions, collectOutput, decodeOutput } from "./collect-output.ts";
 
 export interface CommunicateResult extends CollectedOutput {
@@ -22,6 +22,7 @@ export async function communicate(
   input: InputData = "",
   options: Omit<CollectOptions, "input"> = {},
 ): Promise<CommunicateResult> {
+  checkArgument("communicate", "process", process, processKind);
   checkInputData("communicate", "input", input);
   checkOptions("communicate", options, communicateOptions);
   const { exit, ...output } = decodeOutput(await collectOutput(process, { ...options, input }));

@@ -1,7 +1,7 @@
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type { ExecProcess, Gap } from "../exec-process.ts";
-import { checkOptions } from "../options/option-schema.ts";
-import { linesOptions } from "../options/process-options.ts";
+import { checkArgument, checkOptions } from "../options/option-schema.ts";
+import { linesOptions, processKind } from "../options/process-options.ts";
 import { matchesStream, type StreamOptions } from "./stream-bytes.ts";
 
 /** Longer lines are split into pieces of this many characters, so that a stream without newlines stays bounded. */
@@ -34,6 +34,7 @@ export async function* lines(
   process: ExecProcess,
   options: LinesOptions = {},
 ): AsyncGenerator<string | Gap, void, undefined> {
+  checkArgument("lines", "process", process, processKind);
   checkOptions("lines", options, linesOptions);
   const { stream, afterSeq, signal, onGap = "throw" } = options;
   let decoder = new TextDecoder();

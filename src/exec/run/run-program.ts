@@ -5,7 +5,7 @@ import { toCallError } from "../call-error.ts";
 import type { EnvPolicy, ExecBackend, ExitReason, StartParams, TerminalSize } from "../exec-process.ts";
 import type { InputData } from "../options/input-bytes.ts";
 import { checkArgument, checkOptions } from "../options/option-schema.ts";
-import { argvKind, runOptions } from "../options/process-options.ts";
+import { argvKind, backendKind, runOptions } from "../options/process-options.ts";
 import { abortableStart } from "./abortable-start.ts";
 import { type CollectedOutput, collectOutput, decodeOutput } from "./collect-output.ts";
 
@@ -72,6 +72,7 @@ export async function run(
   argv: string[],
   options: RunOptions = {},
 ): Promise<RunResult | RunResult<Uint8Array>> {
+  checkArgument("run", "backend", backend, backendKind);
   checkArgument("run", "argv", argv, argvKind);
   checkOptions("run", options, runOptions);
   const result = await runToExit(backend, argv, options);

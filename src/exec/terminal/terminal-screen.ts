@@ -1,14 +1,7 @@
 import type { Terminal } from "@xterm/headless";
 import type { TerminalSize } from "../exec-process.ts";
-import {
-  type BufferState,
-  type CellAttributes,
-  type CellState,
-  type Charset,
-  createCell,
-  type EmulatorState,
-  emulatorState,
-} from "./emulator-state.ts";
+import type { BufferState, CellAttributes, CellState, Charset, EmulatorState } from "./emulator-state.ts";
+import { createCell, emulatorState } from "./emulator-state.ts";
 
 const CSI = "\x1b[";
 /** Color mode of the 16 named colors in the attributes of the emulator. */

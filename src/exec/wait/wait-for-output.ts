@@ -4,7 +4,7 @@ import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import { withCallErrors } from "../call-error.ts";
 import type { ExecProcess, OutputStream } from "../exec-process.ts";
 import { checkArgument, checkOptions } from "../options/option-schema.ts";
-import { patternKind, waitForOptions } from "../options/process-options.ts";
+import { patternKind, processKind, waitForOptions } from "../options/process-options.ts";
 
 /** Maximum characters of a match that precede the chunk which completes it. */
 const WINDOW_CHARS = 64 * 1024;
@@ -39,6 +39,7 @@ export function waitFor(process: ExecProcess, pattern: RegExp | string, options:
 }
 
 async function firstMatch(process: ExecProcess, pattern: RegExp | string, options: WaitForOptions): Promise<Match> {
+  checkArgument("waitFor", "process", process, processKind);
   checkArgument("waitFor", "pattern", pattern, patternKind);
   checkOptions("waitFor", options, waitForOptions);
   const { stream, afterSeq = 0, timeoutMs, clock = systemClock } = options;

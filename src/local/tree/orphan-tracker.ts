@@ -7,6 +7,8 @@ import type { ProcessEntry, ProcessIdentity, ProcessTable } from "./process-tabl
 /** Maximum time in which a shutdown kills the remaining orphans. The watchdog kills processes that fork faster. */
 const SWEEP_TIMEOUT_MS = 1000;
 const SWEEP_PAUSE_MS = 5;
+/** Interval between two scans for dead orphans while orphans may exist. */
+const SCAN_INTERVAL_MS = 1000;
 
 /** A process whose parent exited and whose process tree is unknown. */
 export interface Orphan {
@@ -19,9 +21,6 @@ export interface OrphanTrackerOptions {
   table: ProcessTable;
   clock: Clock;
 }
-
-/** Interval between two scans for dead orphans while orphans may exist. */
-const SCAN_INTERVAL_MS = 1000;
 
 /**
  * Makes this server the subreaper of its descendants, so that it adopts orphans instead of init. Reaps dead orphans by

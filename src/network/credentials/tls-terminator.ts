@@ -1,11 +1,5 @@
-import {
-  Agent,
-  type ClientRequest,
-  type IncomingMessage,
-  type Server,
-  type ServerResponse,
-  request as sendRequest,
-} from "node:http";
+import type { ClientRequest, IncomingMessage, ServerResponse } from "node:http";
+import { Agent, request as sendRequest } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { type SecureContext, TLSSocket } from "node:tls";
@@ -48,14 +42,11 @@ const TLS_HANDSHAKE = 0x16;
  */
 export class TlsTerminator {
   readonly #deps: TlsTerminatorDeps;
-  readonly #server: Server;
+  readonly #server = createProxyServer((request, response) => this.#onRequest(request, response));
   readonly #connections = new WeakMap<Duplex, TerminatedConnection>();
 
   constructor(deps: TlsTerminatorDeps) {
     this.#deps = deps;
-    const server = createProxyServer();
-    server.on("request", (request, response) => this.#onRequest(request, response));
-    this.#server = server;
   }
 
   /** Reports whether tunnels to this host are terminated. */

@@ -1,14 +1,5 @@
-import {
-  closeSync,
-  constants,
-  fstatSync,
-  ftruncateSync,
-  openSync,
-  realpathSync,
-  type Stats,
-  statSync,
-  writeSync,
-} from "node:fs";
+import type { Stats } from "node:fs";
+import { closeSync, constants, fstatSync, ftruncateSync, openSync, realpathSync, statSync, writeSync } from "node:fs";
 import { getSystemErrorName } from "node:util";
 import { type ChainPosition, type FileTail, findRotatedTail, readTail } from "./audit-chain.ts";
 

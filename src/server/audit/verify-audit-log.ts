@@ -157,5 +157,5 @@ async function readLastSinkLine(path: string): Promise<{ seq: number; text: stri
     const decoded = decodeLine(Buffer.from(text));
     if (decoded) return { seq: decoded.seq, text };
   }
-  throw new Error(`read ${path}: no line of an audit log`);
+  throw new Error(`read ${path}: the file contains no line of an audit log`);
 }

@@ -1,12 +1,5 @@
-import {
-  createLocalJWKSet,
-  errors,
-  type JSONWebKeySet,
-  type JWTPayload,
-  type JWTVerifyGetKey,
-  type JWTVerifyOptions,
-  jwtVerify,
-} from "jose";
+import type { JSONWebKeySet, JWTPayload, JWTVerifyGetKey, JWTVerifyOptions } from "jose";
+import { createLocalJWKSet, errors, jwtVerify } from "jose";
 import type { KeySet } from "./key-set.ts";
 import type { Principal } from "./principal.ts";
 import type { RemoteKeySet } from "./remote-key-set.ts";

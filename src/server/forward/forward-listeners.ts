@@ -15,11 +15,16 @@ export class ForwardListeners {
   #onAccept: AcceptHandler | null = null;
   #isClosed = false;
 
-  /** Adds a listener. `open` creates it and passes incoming connections to its argument. */
+  /**
+   * Adds a listener. `open` creates it and passes incoming connections to its argument. Returns its port, or null for a
+   * Unix socket.
+   */
   async listen(
     listenId: string,
-    open: (onStream: (stream: ByteStream, peer: string) => void) => Promise<{ readonly port: number; close(): void }>,
-  ): Promise<number> {
+    open: (
+      onStream: (stream: ByteStream, peer: string) => void,
+    ) => Promise<{ readonly port: number | null; close(): void }>,
+  ): Promise<number | null> {
     if (this.#listeners.has(listenId)) throw invalidRequest(`listener ${listenId} already exists`);
     const entry: { close: () => void } = { close: () => undefined };
     this.#listeners.set(listenId, entry);

@@ -2,6 +2,7 @@ import type { Clock, Timer } from "../../async/clock.ts";
 import { ERRNO_MESSAGES } from "../../base/errno-messages.ts";
 import { getErrorCode } from "../../base/error-code.ts";
 import { errorMessage } from "../../base/error-message.ts";
+import type { PeerAddress } from "../../base/peer-address.ts";
 import { isLive } from "../../exec/backend/process-state.ts";
 import { type ByteStream, joinStreams } from "../../forward/byte-stream.ts";
 import { type ForwardAddress, formatAddress } from "../../forward/forward-address.ts";
@@ -11,7 +12,7 @@ import type { ErrorReason } from "../../protocol/exec-server-error.ts";
 import { CONSOLE_FORWARD_HOST } from "../../protocol/forward-schemas.ts";
 import type { MethodName, ServerNotificationParams } from "../../protocol/methods.ts";
 import { type ConsoleAccess, connectConsole } from "../console/console-access.ts";
-import type { ForwardService, PeerAddress } from "../host-services.ts";
+import type { ForwardService } from "../host-services.ts";
 import type { ServerMetrics } from "../observability/server-metrics.ts";
 import type { CallContext, Handlers } from "../rpc/handler-types.ts";
 import type { Peer } from "../rpc/peer.ts";
@@ -100,12 +101,14 @@ export class ConnectionForwards {
       const { listeners } = session();
       const leave = resources.forwardListeners.acquire(ownerId);
       try {
-        const bound = { port: port ?? 0 };
+        const bound = { port: "path" in address ? null : address.port };
         bound.port = await listeners.listen(listenId, async (onStream) => {
-          // The peer of a Unix socket is unknown, and counts as sandboxed while a sandboxed process has network access.
-          const listener = await service.listen(address, (stream, peerName) =>
-            this.#unlessSandboxed({ peerName, localPort: bound.port }, stream, () => onStream(stream, peerName)),
-          );
+          const listener = await service.listen(address, (stream, peerName) => {
+            const { port: localPort } = bound;
+            // The peer of a Unix socket is unknown, and counts as sandboxed while a sandboxed process has network access.
+            const peer: PeerAddress = localPort === null ? { type: "unknown" } : { type: "tcp", peerName, localPort };
+            this.#unlessSandboxed(peer, stream, () => onStream(stream, peerName));
+          });
           bound.port = listener.port;
           return {
             port: listener.port,
@@ -115,7 +118,7 @@ export class ConnectionForwards {
             },
           };
         });
-        return { port: bound.port };
+        return { port: bound.port ?? undefined };
       } catch (error) {
         leave();
         throw toConnectError(error, formatAddress(address));

@@ -1,4 +1,5 @@
 import type { Clock, Timer } from "../../async/clock.ts";
+import { MISSING_WATCHDOG } from "../../protocol/degraded-features.ts";
 
 /** Interval of reports to the watchdog, which waits ten times as long (`native/programs/watchdog.c`). */
 const REPORT_INTERVAL_MS = 1_000;
@@ -8,10 +9,12 @@ const REPORT_INTERVAL_MS = 1_000;
  */
 const SHUTDOWN_MARGIN_MS = 10_000;
 
-/** Returns a warning if this server has no watchdog, otherwise null. Call it before `connectWatchdog`. */
-export function watchdogWarning(env: NodeJS.ProcessEnv = process.env): string | null {
-  if (isParent(Number(env.PROCWIRE_WATCHDOG))) return null;
-  return "no watchdog: processes may outlive this server if it is killed; run `procwire serve` with the native addon to get one";
+/** Returns a warning if this server has no watchdog. Call it before `connectWatchdog`. */
+export function watchdogWarnings(env: NodeJS.ProcessEnv = process.env): string[] {
+  if (isParent(Number(env.PROCWIRE_WATCHDOG))) return [];
+  return [
+    `${MISSING_WATCHDOG}: processes may outlive this server if it is killed; run \`procwire serve\` with the native addon to get one`,
+  ];
 }
 
 /**

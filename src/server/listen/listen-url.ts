@@ -1,4 +1,5 @@
 import { ipVersion } from "../../base/ip-address.ts";
+import { checkArgument, text } from "../../exec/options/option-schema.ts";
 
 /** The address that a server listens on. */
 export type ExecServerTransport =
@@ -34,6 +35,7 @@ export const ExecServerTransport = {
 
   /** Parses a listen URL. Throws a ListenUrlError if it is invalid. */
   fromListenUrl(url: string): ExecServerTransport {
+    checkArgument("fromListenUrl", "url", url, text);
     if (url === DEFAULT_LISTEN_URL || url === "stdio") return { type: "stdio" };
     if (url.startsWith("ws://")) return webSocketTransport(url);
     if (url.startsWith("unix://")) {

@@ -7,7 +7,7 @@ import { FlagError } from "../../base/flag-error.ts";
 import type { AcceptedSocket, Listener, ListenFunction } from "../../connection/accepted-socket.ts";
 import { LineConnection } from "../../connection/line-connection.ts";
 import type { TlsCredentials } from "../../connection/tls-listener.ts";
-import { checkOptions } from "../../exec/options/option-schema.ts";
+import { checkArgument, checkOptions } from "../../exec/options/option-schema.ts";
 import type { AuthFiles } from "../auth/auth-config.ts";
 import { AuthFileWatcher, type AuthFileWatcherOptions } from "../auth/auth-file-watcher.ts";
 import { Authenticator } from "../auth/authenticator.ts";
@@ -18,7 +18,7 @@ import type { WebSocketAuth } from "../auth/websocket-auth.ts";
 import type { ConsoleOptions } from "../console/console-gateway.ts";
 import type { ExecServer } from "../exec-server.ts";
 import { MAX_QUEUED_BYTES } from "../server-config.ts";
-import { listenOptions } from "../server-options.ts";
+import { listenOptions, serverKind, socketTransportKind } from "../server-options.ts";
 import { fdQuotaFor, readFdLimit } from "./fd-quota.ts";
 import { ExecServerTransport, isLoopback } from "./listen-url.ts";
 import { type ListeningServer, WebSocketGateway } from "./websocket-gateway.ts";
@@ -52,6 +52,8 @@ export async function listen(
   transport: Extract<ExecServerTransport, { type: "websocket" | "unix" }>,
   options: ListenOptions = {},
 ): Promise<ListeningServer> {
+  checkArgument("listen", "server", server, serverKind);
+  checkArgument("listen", "transport", transport, socketTransportKind);
   checkOptions("listen", options, listenOptions);
   const { auth = { type: "none" }, operatorUids = [], allowHosts = [], web, inherited } = options;
   const { clientCertificates } = options;

@@ -6,16 +6,13 @@ import type { ByteCodec } from "../../connection/byte-codec.ts";
 import { nodeSocket } from "../../connection/node-socket-listener.ts";
 import { websocketAcceptKey } from "../../connection/websocket-accept-key.ts";
 import { WebSocketConnection } from "../../connection/websocket-connection.ts";
+import { checkArgument, oneOf, text } from "../../exec/options/option-schema.ts";
 import type { Authenticator } from "../auth/authenticator.ts";
 import type { CertificateAuth } from "../auth/certificate-auth.ts";
 import { LOCAL_PRINCIPAL, type Principal, quotaOwner } from "../auth/principal.ts";
 import { isShareToken } from "../auth/share-tokens.ts";
-import {
-  type AuthResult,
-  type CredentialEnd,
-  INVALID_TOKEN_DELAY_MS,
-  parseBearerToken,
-} from "../auth/websocket-auth.ts";
+import type { AuthResult, CredentialEnd } from "../auth/websocket-auth.ts";
+import { INVALID_TOKEN_DELAY_MS, parseBearerToken } from "../auth/websocket-auth.ts";
 import { parseSubprotocols, SUBPROTOCOL } from "../console/console-auth.ts";
 import { ConsoleGateway, type ConsoleOptions } from "../console/console-gateway.ts";
 import type { HttpTimeouts } from "../console/console-http-server.ts";
@@ -146,11 +143,13 @@ export class WebSocketGateway {
       url,
       // Browsers cannot open a Unix socket; `procwire console` forwards it.
       loginUrl: (host) => {
+        if (host !== undefined) checkArgument("loginUrl", "host", host, text);
         if (!web || socketPath !== null) return null;
         const base = url.replace(/^ws/, "http");
         return web.loginUrl(host === undefined ? localBrowserUrl(base) : withHost(base, host), LOCAL_PRINCIPAL);
       },
       close: async (reason) => {
+        if (reason !== undefined) checkArgument("close", "reason", reason, oneOf("replaced"));
         listener.close(reason);
         await Promise.all([...this.#open].map((socket) => socket.closed));
       },
@@ -219,10 +218,11 @@ export class WebSocketGateway {
 
   /** Rejects sandboxed processes of this server: through it, they could do what their sandbox denies. */
   #rejectSandboxedPeer(socket: AcceptedSocket, buffered: BufferedRequest, decide: () => void): void {
-    const isSandboxed = this.#server.isSandboxedPeer({
-      peerName: socket.peerName,
-      localPort: this.#listenPort,
-    });
+    const isSandboxed = this.#server.isSandboxedPeer(
+      this.#listenPort === null
+        ? { type: "hiddenSocket" }
+        : { type: "tcp", peerName: socket.peerName, localPort: this.#listenPort },
+    );
     if (isSandboxed === false) {
       decide();
       return;

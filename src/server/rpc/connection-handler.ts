@@ -3,16 +3,8 @@ import { systemClock } from "../../async/clock.ts";
 import { stricterRequirement, toSandboxRequirement } from "../../exec/backend/sandbox-requirement.ts";
 import { invalidRequest, ProtocolError } from "../../protocol/errors.ts";
 import type { HttpBodyDelta } from "../../protocol/http-schemas.ts";
-import {
-  EXTENSIONS,
-  type Extension,
-  type Family,
-  type MethodName,
-  methods,
-  type ParamsOf,
-  PROTOCOL_VERSION,
-  type ResultOf,
-} from "../../protocol/methods.ts";
+import type { Extension, Family, MethodName, ParamsOf, ResultOf } from "../../protocol/methods.ts";
+import { EXTENSIONS, methods, PROTOCOL_VERSION } from "../../protocol/methods.ts";
 import type { Actor } from "../audit/audit-event.ts";
 import { AuditedCalls } from "../audit/audited-calls.ts";
 import { requireScope } from "../auth/method-scopes.ts";

@@ -159,7 +159,7 @@ class ConnectionLoop {
     if (chunked) {
       const { name, bytes } = chunked;
       // The member is the last one of the result.
-      const others = this.#encodeResult(request, { ...chunked.result, [name]: NO_BYTES });
+      const others = this.#encodeResult(request, { ...chunked.result, [name]: new Uint8Array(0) });
       const head = encodeResponse(request.id, others).slice(0, -CHUNK_TAIL.length);
       return this.#connection
         .sendChunked({ head, source: toByteSource(bytes), tail: CHUNK_TAIL })
@@ -239,8 +239,6 @@ function chunkedMemberOf(result: unknown): { result: object; name: string; bytes
   const bytes: unknown = Reflect.get(result, name);
   return bytes instanceof Uint8Array && bytes.length > CHUNKED_RESPONSE_BYTES ? { result, name, bytes } : null;
 }
-
-const NO_BYTES = new Uint8Array(0);
 
 /** Methods whose response size depends on the request. Only these wait for a peer that does not read. */
 const LARGE_RESPONSE_METHODS: ReadonlySet<MethodName> = new Set([

@@ -11,7 +11,7 @@ import type { SandboxedFileServers, SandboxedFileSystem } from "../host-services
 import { CHUNKED_RESPONSE_BYTES, LISTING_RESPONSE_BYTES, STREAMED_RESPONSE_BYTES } from "../server-config.ts";
 import type { ServerResources } from "../server-resources.ts";
 import type { Session } from "../session/session.ts";
-import type { Handler, Handlers } from "./handler-types.ts";
+import type { CallContext, Handler, Handlers } from "./handler-types.ts";
 import type { Peer } from "./peer.ts";
 
 export type FileMethod = Extract<MethodName, `fs/${string}`>;
@@ -25,8 +25,6 @@ const MAX_CONCURRENT_ATOMIC_WRITES = 16;
 /** Maximum concurrent `fs/readFile` calls per connection. Each has an open file; more would only wait to be sent. */
 const MAX_CONCURRENT_READS = 16;
 
-const NO_BYTES = new Uint8Array(0);
-
 const CHANGES: ReadonlySet<FileMethod> = new Set([
   "fs/writeFile",
   "fs/createDirectory",
@@ -35,16 +33,9 @@ const CHANGES: ReadonlySet<FileMethod> = new Set([
   "fs/writeAtomic",
   "fs/setAttributes",
 ]);
-const STAY_OPEN: ReadonlySet<FileMethod> = new Set([
-  "fs/open",
-  "fs/readBlock",
-  "fs/writeBlock",
-  "fs/close",
-  "fs/watchMissing",
-  "fs/openPartial",
-  "fs/checksum",
-  "fs/commit",
-]);
+const LISTS: ReadonlySet<FileMethod> = new Set(["fs/readDirectory", "fs/walk", "fs/scan"]);
+/** The response of an inner server exists as a line, as text, as bytes and as the response to the client. */
+const COPIES_OF_INNER_RESPONSE = 4;
 
 /** Returns the file methods of a connection. The first call opens its files. */
 export function lazyFileMethods(open: () => Promise<ConnectionFiles>): Handlers<FileMethod> {
@@ -54,8 +45,9 @@ export function lazyFileMethods(open: () => Promise<ConnectionFiles>): Handlers<
       if (data instanceof InvalidBase64) decodeFileData(data);
       const files = await open();
       const sandbox = "sandbox" in params && !isUnrestricted(params.sandbox) ? params.sandbox : undefined;
-      if (files.roots) return files.inRoots(files.roots, method, params, sandbox);
-      return sandbox === undefined ? files.methods[method](params, context) : files.inSandbox(method, params, sandbox);
+      if (files.roots) return files.inRoots(files.roots, method, params, sandbox, context);
+      if (sandbox !== undefined) return files.inSandbox(method, params, sandbox, context);
+      return files.methods[method](params, context);
     };
   };
   const names = Object.keys(methods).filter((name): name is FileMethod => name.startsWith("fs/"));
@@ -113,7 +105,7 @@ export class ConnectionFiles {
         streamFile(file);
         requireOneResponse(file.size);
         await reserveResponseBytes(STREAMED_RESPONSE_BYTES);
-        return { dataBase64: NO_BYTES };
+        return { dataBase64: new Uint8Array(0) };
       }
       try {
         await reserveResponseBytes(file.size);
@@ -168,14 +160,19 @@ export class ConnectionFiles {
   };
 
   /** Executes a method inside the requested sandbox. Throws if the sandbox cannot be enforced. */
-  async inSandbox<M extends FileMethod>(method: M, params: ParamsOf<M>, sandbox: unknown): Promise<ResultOf<M>> {
+  async inSandbox<M extends FileMethod>(
+    method: M,
+    params: ParamsOf<M>,
+    sandbox: unknown,
+    context: CallContext,
+  ): Promise<ResultOf<M>> {
     // Handles and watches would have to outlive the request inside the sandbox. No client requests that.
-    if (!this.#sandboxed || STAY_OPEN.has(method))
+    if (!this.#sandboxed || "handleId" in params || method === "fs/watchMissing")
       throw invalidParams("sandbox intent cannot be enforced on this executor");
     const sandboxed = this.#sandboxed;
     const call = async () => {
       const inside = await sandboxed.forSandbox(sandbox, this.#scope);
-      return inside.call(method, { ...params, sandbox: undefined });
+      return this.#callInside(inside, method, params, context);
     };
     return CHANGES.has(method) ? this.#changes.run("changes", call) : call();
   }
@@ -186,6 +183,7 @@ export class ConnectionFiles {
     method: M,
     params: ParamsOf<M>,
     sandbox: unknown,
+    context: CallContext,
   ): Promise<ResultOf<M>> {
     if (sandbox !== undefined && sandbox !== null)
       throw invalidParams("sandbox cannot be combined with the roots of the token; omit it");
@@ -197,13 +195,30 @@ export class ConnectionFiles {
     const call = async () => {
       const opened = handleId === undefined ? undefined : this.#openInRoots.get(handleId);
       const inside = opened ?? (await sandboxed.forRoots(roots, this.#scope));
-      const result = await inside.call(method, { ...params, sandbox: undefined });
+      const result = await this.#callInside(inside, method, params, context);
       if (handleId !== undefined && OPENS.has(method)) this.#openInRoots.set(handleId, inside);
       if (handleId !== undefined && CLOSES.has(method)) this.#openInRoots.delete(handleId);
       return result;
     };
     if (handleId !== undefined) return this.#blocks.run(handleId, call);
     return CHANGES.has(method) ? this.#changes.run("changes", call) : call();
+  }
+
+  /** Executes a method in an inner server, once there is memory for its response. */
+  async #callInside<M extends FileMethod>(
+    inside: SandboxedFileSystem,
+    method: M,
+    params: ParamsOf<M>,
+    { afterResponse, reserveResponseBytes, disconnected }: CallContext,
+  ): Promise<ResultOf<M>> {
+    if (method === "fs/readFile" && "path" in params) {
+      afterResponse(await this.#reads.acquire(1, disconnected));
+      // Without metadata the read fails too, and reports the cause.
+      const metadata = await inside.call("fs/getMetadata", { path: params.path }).catch(() => null);
+      await reserveResponseBytes((metadata?.size ?? 0) * COPIES_OF_INNER_RESPONSE);
+    } else if (LISTS.has(method)) await reserveResponseBytes(LISTING_RESPONSE_BYTES);
+    else if ("len" in params) await reserveResponseBytes(params.len);
+    return inside.call(method, { ...params, sandbox: undefined });
   }
 
   async close(): Promise<void> {

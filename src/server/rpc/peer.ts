@@ -8,13 +8,8 @@ import {
   outputHead,
   v0OutputHead,
 } from "../../protocol/message-text.ts";
-import {
-  type ServerNotification,
-  type ServerRequest,
-  type ServerRequestResult,
-  serverNotifications,
-  serverRequests,
-} from "../../protocol/methods.ts";
+import type { ServerNotification, ServerRequest, ServerRequestResult } from "../../protocol/methods.ts";
+import { serverNotifications, serverRequests } from "../../protocol/methods.ts";
 import { MAX_QUEUED_RESPONSE_BYTES } from "../server-config.ts";
 import { ClientRequests } from "./client-requests.ts";
 

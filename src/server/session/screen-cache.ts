@@ -36,8 +36,9 @@ export class ScreenCache {
   render(process: HostProcess): Promise<TerminalScreen | null> {
     if (process.size === null) return Promise.resolve(null);
     return this.#queue.run("render", async () => {
-      const entry = this.#use(process);
+      // First, so that the renderer of a process that has closed is freed after its use, and not before.
       this.#rendering = process;
+      const entry = this.#use(process);
       try {
         return await entry.renderer.render();
       } finally {

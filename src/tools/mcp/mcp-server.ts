@@ -1,8 +1,11 @@
 import type { Readable, Writable } from "node:stream";
 import type { McpRequestContext, Server } from "@modelcontextprotocol/server";
 import { toError } from "../../base/error-message.ts";
+import { callback, checkOptions, optionsOf, required, text } from "../../exec/options/option-schema.ts";
+import { readableKind, writableKind } from "../../exec/options/process-options.ts";
 import { TOOL_HINTS } from "../calls/tool-hints.ts";
 import type { Tool } from "../tool.ts";
+import { toolsKind } from "../unified-exec-options.ts";
 import { McpCalls } from "./mcp-calls.ts";
 import { serveTasks, TASK_CAPABILITIES, TASK_TOOLS } from "./mcp-task-methods.ts";
 
@@ -17,6 +20,15 @@ export interface McpOptions {
   onError?: (error: Error) => void;
 }
 
+const mcpOptions = optionsOf<McpOptions>({
+  tools: required(toolsKind),
+  name: required(text),
+  version: required(text),
+  input: readableKind,
+  output: writableKind,
+  onError: callback,
+});
+
 export interface McpServerHandle {
   /** Resolves when the client disconnects. */
   closed: Promise<void>;
@@ -28,6 +40,7 @@ export interface McpServerHandle {
  * its process. Approval prompts go to the client's user. Loads the MCP library on demand.
  */
 export async function serveMcp(options: McpOptions): Promise<McpServerHandle> {
+  checkOptions("serveMcp", options, mcpOptions);
   const { input = process.stdin, output = process.stdout } = options;
   const [library, { serveStdio, StdioServerTransport }] = await Promise.all([
     import("@modelcontextprotocol/server"),

@@ -83,6 +83,19 @@ export interface ApprovalPolicy {
   readonly credentials?: readonly CredentialDefinition[] | undefined;
 }
 
+/** Returns a policy that decides as `policy`, except for the given members. */
+export function overridePolicy(policy: ApprovalPolicy, members: Partial<ApprovalPolicy>): ApprovalPolicy {
+  return {
+    network: policy.network,
+    credentials: policy.credentials,
+    combined: policy.combined ?? false,
+    allowHost: policy.allowHost?.bind(policy),
+    review: (request) => policy.review(request),
+    ask: (request, signal, caller) => policy.ask(request, signal, caller),
+    ...members,
+  };
+}
+
 /** Properties of a tool call that matter for its approval. */
 export interface ApprovalCall {
   signal?: AbortSignal;

@@ -1,4 +1,6 @@
 import { KeyedQueue } from "../../async/keyed-queue.ts";
+import { checkOptions, oneOf, optionsOf, text } from "../../exec/options/option-schema.ts";
+import { readableKind, writableKind } from "../../exec/options/process-options.ts";
 import { REJECTED_BY_USER } from "../network/network-texts.ts";
 import type { ApprovalAnswer, ApprovalPolicy, ApprovalRequest, NetworkApproval } from "./approval.ts";
 import { approvalPrompt, formatPrefix } from "./approval-prompt.ts";
@@ -17,11 +19,19 @@ export interface AskOnTerminalOptions {
   askAbout?: "everything" | "unsandboxed";
 }
 
+const askOptions = optionsOf<AskOnTerminalOptions>({
+  input: readableKind,
+  output: writableKind,
+  terminalPath: text,
+  askAbout: oneOf("everything", "unsandboxed"),
+});
+
 /**
  * Approval policy that asks the user on a terminal. End of input rejects the command, and input typed ahead is ignored.
  * Several tool sets may share the policy: it shows one prompt at a time.
  */
 export function askOnTerminal(options: AskOnTerminalOptions = {}): ApprovalPolicy {
+  checkOptions("askOnTerminal", options, askOptions);
   const { input = process.stdin, output = process.stderr, askAbout = "unsandboxed" } = options;
   const { terminalPath = input === process.stdin ? "/dev/stdin" : undefined } = options;
   const prompts = new KeyedQueue<"ask">();

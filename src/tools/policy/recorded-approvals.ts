@@ -1,5 +1,5 @@
 import { errorMessage } from "../../base/error-message.ts";
-import type { ApprovalAnswer, ApprovalPolicy, ApprovalRequest } from "./approval.ts";
+import { type ApprovalAnswer, type ApprovalPolicy, type ApprovalRequest, overridePolicy } from "./approval.ts";
 
 /** A decision about a command, or about a host that it requests. */
 export interface ApprovalDecision {
@@ -22,11 +22,7 @@ export interface ApprovalLog {
  * answer is one decision: later commands within its scope have no record.
  */
 export function recordApprovals(policy: ApprovalPolicy, log: ApprovalLog): ApprovalPolicy {
-  return {
-    network: policy.network,
-    credentials: policy.credentials,
-    combined: policy.combined ?? false,
-    allowHost: policy.allowHost?.bind(policy),
+  return overridePolicy(policy, {
     review(request) {
       const unwritable = findProblem(log);
       if (unwritable !== null) return { type: "refuse", reason: unwritable };
@@ -43,7 +39,7 @@ export function recordApprovals(policy: ApprovalPolicy, log: ApprovalLog): Appro
       log.record({ request, ...describeAnswer(answer) });
       return answer;
     },
-  };
+  });
 }
 
 function describeAnswer(answer: ApprovalAnswer): Omit<ApprovalDecision, "request"> {

@@ -1,6 +1,7 @@
 import { readFile, realpath } from "node:fs/promises";
 import { posix } from "node:path";
 import { errorMessage } from "../../base/error-message.ts";
+import { checkArgument, objectWith, text as pathText } from "../../exec/options/option-schema.ts";
 import { type CredentialDefinition, parseCredentialTables } from "../../protocol/network/credential-definition.ts";
 import { allowHostInFile } from "../network/allow-host.ts";
 import { type NetworkRules, parseNetworkSection } from "../network/network-rules.ts";
@@ -30,6 +31,8 @@ export interface Rules {
   network?: NetworkRules | undefined;
   credentials?: readonly CredentialDefinition[] | undefined;
 }
+
+const askerKind = objectWith("an ApprovalPolicy", "ask");
 
 /**
  * Loads an approval policy from a rules file:
@@ -66,6 +69,8 @@ export async function loadRulesFile(
   path: string,
   asker?: Pick<ApprovalPolicy, "ask" | "combined">,
 ): Promise<ApprovalPolicy> {
+  checkArgument("loadRulesFile", "path", path, pathText);
+  if (asker !== undefined) checkArgument("loadRulesFile", "asker", asker, askerKind);
   const { parse } = await import("smol-toml");
   try {
     const text = await readFile(path, "utf8");

@@ -1,4 +1,4 @@
-import { Channel } from "../../async/channel.ts";
+import { Broadcast } from "../../async/channel.ts";
 import type { ExitStatus, OutputStream } from "../../exec/exec-process.ts";
 import type { NetworkDecision } from "../../protocol/network/network-schemas.ts";
 
@@ -113,34 +113,21 @@ const EVENT_COST_BYTES = 128;
 
 /** Delivers every event to every subscriber. A slow subscriber loses only output, never other events. */
 export class EventFeed {
-  readonly #subscribers = new Set<Subscriber>();
-  #closed = false;
+  readonly #events = new Broadcast({ cost: costOf, capacity: MAX_QUEUED_BYTES, onOverflow: dropOldestOutput });
 
   emit(event: UnifiedExecEvent): void {
-    for (const subscriber of this.#subscribers) subscriber.push(event);
+    this.#events.emit(event);
   }
 
   /** Returns all further events until the feed is closed. */
   subscribe(): AsyncIterableIterator<UnifiedExecEvent> {
-    const subscriber: Subscriber = new Channel({
-      cost: costOf,
-      capacity: MAX_QUEUED_BYTES,
-      onOverflow: dropOldestOutput,
-      onReturn: () => this.#subscribers.delete(subscriber),
-    });
-    if (this.#closed) subscriber.end();
-    else this.#subscribers.add(subscriber);
-    return subscriber;
+    return this.#events.subscribe();
   }
 
   close(): void {
-    this.#closed = true;
-    for (const subscriber of this.#subscribers) subscriber.end();
-    this.#subscribers.clear();
+    this.#events.close();
   }
 }
-
-type Subscriber = Channel<UnifiedExecEvent>;
 
 /** Drops the older half of the output and inserts one event per process with the number of dropped bytes. */
 function dropOldestOutput(queue: UnifiedExecEvent[], cost: number): number {

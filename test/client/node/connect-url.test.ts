@@ -1,13 +1,19 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, test } from "node:test";
 import { parseConnectUrl } from "../../../src/client/node/connect-url.ts";
+import { scratchDirectory } from "../../support/servers/serve.ts";
 
 /** The command without the shell that ignores the interrupt key. */
 function program(text: string): string[] {
   const target = parseConnectUrl(text);
   assert.equal(target.type, "pipe");
   assert.ok(target.type === "pipe");
-  assert.deepEqual(target.argv.slice(0, 4), ["/bin/sh", "-c", 'trap "" INT QUIT; exec "$@"', "sh"]);
+  const [shell, option, script = "", name] = target.argv;
+  assert.deepEqual([shell, option, name], ["/bin/sh", "-c", "sh"]);
+  assert.match(script, /^trap "" INT QUIT; .*exec "\$@"$/);
   return target.argv.slice(4);
 }
 
@@ -31,6 +37,34 @@ describe("parseConnectUrl", () => {
     assert.deepEqual(program("ssh://build").slice(0, -1), ["ssh", "-T", "--", "build"]);
     assert.deepEqual(program("ssh://[fe80::1]:22").slice(0, -1), ["ssh", "-T", "-p", "22", "--", "fe80::1"]);
   });
+
+  const gcm = "aes128-gcm@openssh.com";
+  const chacha = "chacha20-poly1305@openssh.com";
+  const ciphers: [string, string, string, string[]][] = [
+    ["prefers AES-GCM to the default", "exit 0", `echo ciphers ${chacha},aes128-ctr,${gcm}`, [gcm]],
+    ["keeps another order", "exit 0", `echo ciphers aes256-ctr,${chacha},${gcm}`, []],
+    ["keeps a list without AES-GCM", "exit 0", `echo ciphers ${chacha},aes128-ctr`, []],
+    ["keeps the order without AES instructions", "exit 1", `echo ciphers ${chacha},${gcm}`, []],
+    ["ignores an ssh without -G", "exit 0", "echo unknown option >&2; exit 255", []],
+  ];
+  for (const [title, grep, options, expected] of ciphers) {
+    test(`${title} as the cipher of ssh`, () => {
+      using scratch = scratchDirectory();
+      const directory = scratch.path;
+      writeFileSync(join(directory, "grep"), `#!/bin/sh\n${grep}\n`, { mode: 0o755 });
+      const ssh = `#!/bin/sh\nif [ "$1" = -G ]; then ${options}; else printf '%s\\n' "$@"; fi\n`;
+      writeFileSync(join(directory, "ssh"), ssh, { mode: 0o755 });
+      const target = parseConnectUrl("ssh://me@build");
+      assert.ok(target.type === "pipe");
+      for (const [program = "", ...args] of [target.argv, target.reconnectArgv]) {
+        const env = { PATH: `${directory}:/usr/bin:/bin` };
+        const words = execFileSync(program, args, { env, encoding: "utf8" }).trimEnd().split("\n");
+        const first = words.flatMap((word) => /^Ciphers=([^,]*)/.exec(word)?.[1] ?? []);
+        assert.deepEqual(first, expected);
+        assert.deepEqual(words.slice(-4, -1), ["me", "--", "build"]);
+      }
+    });
+  }
 
   test("allows password prompts only for the first connection", () => {
     const target = parseConnectUrl("ssh://build");

@@ -124,7 +124,8 @@ const CALLS: Record<string, (client: ExecServerClient) => Promise<unknown>> = {
   "http.stream": ({ http }) => http.stream({ url: "http://127.0.0.1/" }),
   "forwards.open": ({ forwards }) => forwards.open("localhost", 80),
   // Closed, because a client opens a new session for an open listener.
-  "forwards.listen": async ({ forwards }) => (await forwards.listen("localhost", 0, () => undefined)).close(),
+  "forwards.listenAddress": async ({ forwards }) =>
+    (await forwards.listenAddress({ host: "localhost", port: 0 }, () => undefined)).close(),
   "forwards.watchPorts": ({ forwards }) => forwards.watchPorts(() => undefined),
 };
 
@@ -341,6 +342,12 @@ describe("no new session is opened", TIMEOUT, () => {
   const refused = (status: number) => () => Object.assign(new Error(`HTTP ${status}`), { status });
 
   test("after close, before and after the loss", async () => {
+    const closed = await connect();
+    await closed.client.close();
+    await assert.rejects(closed.client.list(), {
+      message: "exec-server transport disconnected: the client was closed",
+    });
+    assert.deepEqual([closed.types(), closed.server.opened], [["connected", "disconnected"], 1]);
     const { server, client, types } = await connect();
     server.restart();
     await flushEventLoop();

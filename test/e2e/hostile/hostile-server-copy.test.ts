@@ -254,8 +254,8 @@ describe("procwire cp and links of an honest server", { timeout: 600_000 }, () =
     assert.equal((await files.scan(toFile, { followSymlinks })).self.type, "symlink");
     const part = await files.openPartial(scratch.path("dest/part"), { followSymlinks });
     await part.file.write(0, chunk);
-    const sha256 = (await part.file.checksum(chunk.length)) ?? "";
-    const whole = { size: chunk.length, sha256, followSymlinks };
+    const digest = (await part.file.checksum(chunk.length)) ?? "";
+    const whole = { size: chunk.length, digest, followSymlinks };
     await assert.rejects(part.file.commit(below, whole), notDirectory);
     assert.deepEqual(readdirSync(outside), []);
     await part.file.commit(scratch.path("dest/plain"), whole);

@@ -84,7 +84,7 @@ const PARAMS: Readonly<Record<MethodName, object>> = {
   "fs/setAttributes": { path, mode: 0o600 },
   "fs/openPartial": { handleId, path: `${path}/none` },
   "fs/checksum": { handleId, length: 0 },
-  "fs/commit": { handleId, path, size: 0, sha256: "0".repeat(64) },
+  "fs/commit": { handleId, path, size: 0, digest: "0".repeat(64) },
   "http/request": { method: "GET", url: "http://127.0.0.1:1/", requestId: "r" },
   "forward/open": { streamId, host: "127.0.0.1", port: 1 },
   "forward/write": { streamId, chunk: "" },

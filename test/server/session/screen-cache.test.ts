@@ -30,6 +30,23 @@ describe("ScreenCache", () => {
     assert.equal(memory.bytes, 0);
   });
 
+  test("frees the renderer of a process that closes before or while it is rendered", async () => {
+    const memory = new MemoryBudget(GIB);
+    const cache = new ScreenCache(memory);
+    const closed = createProcess("closed");
+    closed.finish();
+    const screen = await cache.render(closed);
+    assert.match(Buffer.from(screen?.data ?? "").toString(), /closed/);
+    assert.equal(memory.bytes, 0);
+    const closing = createProcess("closing");
+    const rendered = cache.render(closing);
+    // The cache renders one process at a time, so this rendering begins after the one above.
+    await Promise.resolve();
+    closing.finish();
+    await rendered;
+    assert.equal(memory.bytes, 0);
+  });
+
   test("keeps the 32 renderers that were used last", async () => {
     const memory = new MemoryBudget(GIB);
     const cache = new ScreenCache(memory);

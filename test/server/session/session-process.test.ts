@@ -55,6 +55,24 @@ describe("SessionProcess: a start that completes after the connection was lost",
   });
 });
 
+describe("SessionProcess: an attachment that begins after the connection was lost", () => {
+  test("pins unacknowledged output of a driver that had acknowledgements", async () => {
+    const { open, start, shared } = fakeSessions();
+    const owner = open(fakeClient());
+    const process = await start(owner);
+    const client = fakeClient("outputAck");
+    const driver = open(client);
+    const { begin } = driver.attachProcess(await shared(owner), { role: "driver", processId: "d" });
+    driver.detach(client);
+    begin();
+    print(process, 11);
+    assert.equal(process.paused, true);
+    driver.attach(fakeClient("outputAck"), "same");
+    driver.findStarted("d")?.acknowledge(11);
+    assert.equal(process.paused, false);
+  });
+});
+
 describe("SessionProcess: a resume", () => {
   test("without missed output sends all new output at once", async () => {
     const { open, start } = fakeSessions();
