@@ -9,12 +9,12 @@
 #include <memory>
 #include <utility>
 
-#include "net/byte-bridge.h"
 #include "net/byte-codec.h"
 #include "net/listener-channel.h"
 #include "net/listener.h"
 #include "net/message-scan.h"
 #include "net/socket.h"
+#include "net/stdio-transfer.h"
 #include "process/child.h"
 #include "process/supervisor-channel.h"
 
@@ -123,16 +123,11 @@ napi_value sendBytes(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-// (input, output, server, onDone): `onDone` gets the errno.
-napi_value bridgeBytes(napi_env env, napi_callback_info info) {
+// (connection, input, output) -> 0 or the errno
+napi_value transferStdio(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  auto job = std::make_unique<BridgeJob>();
-  job->input = static_cast<int>(call[0].number());
-  job->output = static_cast<int>(call[1].number());
-  job->server = static_cast<int>(call[2].number());
-  job->onDone = call[3].ref();
-  bridgeJobs().submit(std::move(job), call.loop()->reserveMail());
-  return nullptr;
+  const auto descriptor = [&call](size_t at) { return static_cast<int>(call[at].number()); };
+  return call.toValue(sendStdio(descriptor(0), descriptor(1), descriptor(2)));
 }
 
 // (socket) -> the descriptor, which the caller now owns; -1 if the socket cannot be detached
@@ -231,7 +226,8 @@ Bindings netBindings(napi_env env) {
       binding("sendText", sendText),
       binding("sendChunk", sendChunk),
       binding("sendBytes", sendBytes),
-      binding("bridgeBytes", bridgeBytes),
+      binding("transferStdio", transferStdio),
+      binding("transferLine", toValue(env, kTransferLine)),
       binding("pauseSocket", invoke<Socket, &Socket::pause>),
       binding("resumeSocket", invoke<Socket, &Socket::resume>),
       binding("endSocket", invoke<Socket, &Socket::end>),

@@ -2,14 +2,13 @@
 
 #include <errno.h>
 #include <stdint.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 namespace procwire {
 namespace {
 
-// Maximum blocks per sendmsg call.
-constexpr size_t kBlocksPerSend = 16;
+// Maximum blocks per writev call.
+constexpr int kBlocksPerSend = 16;
 
 }  // namespace
 
@@ -43,7 +42,7 @@ char* FrameQueue::reserve(size_t bytes) {
 int FrameQueue::send(int fd) {
   while (bytes_ > 0) {
     struct iovec parts[kBlocksPerSend];
-    size_t count = 0;
+    int count = 0;
     size_t requested = 0;
     for (const Block& block : blocks_) {
       if (count == kBlocksPerSend) break;
@@ -51,10 +50,8 @@ int FrameQueue::send(int fd) {
       parts[count].iov_len = block.to - block.from;
       requested += parts[count++].iov_len;
     }
-    struct msghdr message = {};
-    message.msg_iov = parts;
-    message.msg_iovlen = count;
-    ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    // Node ignores SIGPIPE.
+    const ssize_t sent = writev(fd, parts, count);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0) return errno == EAGAIN ? 0 : errno;
     bytes_ -= static_cast<size_t>(sent);

@@ -27,7 +27,8 @@ class FrameQueue {
   size_t bytes() const { return bytes_; }
   // Bytes that the kernel has accepted so far.
   uint64_t sentBytes() const { return sentBytes_; }
-  // Sends as much as the kernel accepts. Returns 0, or the errno if the socket is no longer writable.
+  // Sends as much as the kernel accepts. `fd` is a non-blocking socket or pipe. Returns 0, or the errno if it is
+  // no longer writable.
   int send(int fd);
   void clear();
 

@@ -167,7 +167,7 @@ void Listener::emit(UniqueFd accepted) {
   const double uid = peerUid(fd, address);
   napi_env env = loop_->env();
   HandleScope scope(env);
-  Socket* socket = new Socket(loop_, std::move(accepted));
+  Socket* socket = new Socket(loop_, std::move(accepted), address.ss_family == AF_UNIX);
   napi_value argv[] = {socket->handle(env), toValue(env, std::string_view(name)), toValue(env, uid)};
   loop_->add(socket);
   loop_->call(onConnection_.get(), 3, argv);

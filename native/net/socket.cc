@@ -39,8 +39,8 @@ constexpr uint8_t kFirstControl = 8;
 
 }  // namespace
 
-Socket::Socket(Loop* loop, UniqueFd fd) : loop_(loop), queue_(loop->blocks()) {
-  watch_.owner = this;
+Socket::Socket(Loop* loop, UniqueFd fd, bool isUnix) : loop_(loop), queue_(loop->blocks()), mayTransfer_(isUnix) {
+  for (Watch* watch : {&watch_, &output_, &bridge_}) watch->owner = this;
   watch_.open(std::move(fd));
 }
 
@@ -59,10 +59,11 @@ void Socket::upgradeToFrames(size_t maxMessageBytes, size_t maxQueuedBytes, char
   consume(received, length);
 }
 
-void Socket::onReady(Watch&, uint32_t events) {
+void Socket::onReady(Watch& watch, uint32_t events) {
+  if (&watch == &bridge_) return close(ECONNRESET, "read");
   const bool broken = events & (EPOLLHUP | EPOLLERR);
-  if ((watch_.armed & EPOLLOUT) && ((events & EPOLLOUT) || broken)) flush();
-  if ((watch_.armed & EPOLLIN) && ((events & EPOLLIN) || broken)) receive();
+  if ((watch.armed & EPOLLOUT) && ((events & EPOLLOUT) || broken)) flush();
+  if ((watch.armed & EPOLLIN) && ((events & EPOLLIN) || broken)) receive();
 }
 
 void Socket::receive() {
@@ -72,8 +73,12 @@ void Socket::receive() {
   const size_t before = isAssembling ? 0 : partialBytes_;
   const size_t missing = isAssembling ? partialTotal_ - partialBytes_ : 0;
   struct iovec parts[2] = {{partial_.get() + partialBytes_, missing}, {fresh, kReadBytes}};
+  TransferredStdio passed;
   ssize_t count;
-  do count = isAssembling ? readv(watch_.fd, parts, 2) : read(watch_.fd, fresh, kReadBytes);
+  do
+    count = isAssembling   ? readv(watch_.fd, parts, 2)
+            : mayTransfer_ ? readWithStdio(watch_.fd, fresh, kReadBytes, passed)
+                           : read(watch_.fd, fresh, kReadBytes);
   while (count < 0 && errno == EINTR);
   if (count < 0) {
     if (errno != EAGAIN) close(errno, "read");
@@ -87,6 +92,8 @@ void Socket::receive() {
     return;
   }
   size_t length = static_cast<size_t>(count);
+  mayTransfer_ = false;
+  if (passed) return moveTo(std::move(passed), {fresh, length});
   receivedBytes_ += length;
   if (ending_) return;  // only the end of the stream matters now
   if (!isAssembling) {
@@ -106,6 +113,18 @@ void Socket::receive() {
     setPartialCapacity(0);
   }
   consume(fresh, length - filled);
+}
+
+// Serves the client on the passed descriptors from now on. The bridge sends only the line before the confirmation.
+void Socket::moveTo(TransferredStdio stdio, std::string_view line) {
+  if (line != kTransferLine || !stdio.prepare()) return close(EPROTO, "transfer");
+  loop_->arm(watch_, 0);
+  bridge_.open(watch_.release());
+  watch_.open(std::move(stdio.input));
+  output_.open(std::move(stdio.output));
+  if (const int err = confirmTransfer(bridge_.fd)) return close(err, "write");
+  loop_->arm(bridge_, EPOLLIN);
+  arm();
 }
 
 void Socket::consume(char* bytes, size_t length) {
@@ -212,18 +231,18 @@ char* Socket::rawFrame(size_t bytes) {
 
 // Shuts the socket down if a message could not be queued. A gap between messages would corrupt the protocol.
 char* Socket::orShutDown(char* space) {
-  if (!space) shutdown(watch_.fd, SHUT_RDWR);
+  if (!space) shutdown(isTransferred() ? bridge_.fd : watch_.fd, SHUT_RDWR);
   return space;
 }
 
 void Socket::flush() {
   if (queue_.bytes() > kDrainAboveBytes) wantsDrain_ = true;
-  if (const int err = queue_.send(watch_.fd)) return close(err, "write");
+  if (const int err = queue_.send(isTransferred() ? output_.fd : watch_.fd)) return close(err, "write");
   arm();
   if (queue_.bytes() > 0) return;
   if (ending_ && !isShutDown_) {
     isShutDown_ = true;
-    shutdown(watch_.fd, SHUT_WR);
+    shutDownOutput();
     closeIfDone();
   }
   if (wantsDrain_) {
@@ -232,13 +251,22 @@ void Socket::flush() {
   }
 }
 
+void Socket::shutDownOutput() {
+  if (!isTransferred()) {
+    shutdown(watch_.fd, SHUT_WR);
+    return;
+  }
+  loop_->arm(output_, 0);
+  output_.close();
+}
+
 void Socket::arm() {
   if (!isOpen()) return;
-  uint32_t events = 0;
-  if (callbacks_.onEvent && !paused_ && !peerEnded_ && (ending_ || queue_.bytes() <= maxQueuedBytes_))
-    events |= EPOLLIN;
-  if (queue_.bytes() > 0 && !awaitsFlush()) events |= EPOLLOUT;
-  loop_->arm(watch_, events);
+  const bool reads = callbacks_.onEvent && !paused_ && !peerEnded_ && (ending_ || queue_.bytes() <= maxQueuedBytes_);
+  const uint32_t in = reads ? uint32_t{EPOLLIN} : 0;
+  const uint32_t out = queue_.bytes() > 0 && !awaitsFlush() ? uint32_t{EPOLLOUT} : 0;
+  loop_->arm(watch_, isTransferred() ? in : in | out);
+  if (output_.fd >= 0) loop_->arm(output_, out);
 }
 
 void Socket::pause() {
@@ -302,7 +330,7 @@ void Socket::destroy() {
 }
 
 UniqueFd Socket::detach() {
-  if (!isOpen() || framed_ || queue_.bytes() > 0) return UniqueFd();
+  if (!isOpen() || framed_ || queue_.bytes() > 0 || isTransferred()) return UniqueFd();
   loop_->arm(watch_, 0);
   UniqueFd fd = watch_.release();
   removeFromLoop();
@@ -318,8 +346,11 @@ void Socket::removeFromLoop() {
 }
 
 void Socket::releaseResources() {
-  loop_->arm(watch_, 0);
-  watch_.close();
+  for (Watch* watch : {&watch_, &output_, &bridge_}) {
+    if (watch->fd < 0) continue;
+    loop_->arm(*watch, 0);
+    watch->close();
+  }
   queue_.clear();
   clearRoutes();
 }

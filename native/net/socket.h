@@ -1,5 +1,6 @@
 // One server connection.
 //
+// The descriptor is an accepted socket. A bridge can replace it by two descriptors (stdio-transfer.h).
 // Initially it passes bytes through in both directions. After the upgrade it sends and receives WebSocket frames and
 // handles direct input without JavaScript: a `process/write` for a routed child is written to the child's input. Whole
 // messages are emitted as such. All other frames (fragments, control frames, oversized and invalid ones) are
@@ -18,6 +19,7 @@
 #include "core/loop.h"
 #include "net/frame-header.h"
 #include "net/frame-queue.h"
+#include "net/stdio-transfer.h"
 
 namespace procwire {
 
@@ -37,15 +39,16 @@ struct SocketCallbacks {
 
 class Socket final : public LoopObject {
  public:
-  // Takes ownership of the descriptor.
-  Socket(Loop* loop, UniqueFd fd);
+  // Takes ownership of the descriptor. With `isUnix`, the peer may be a bridge that transfers its stdio.
+  Socket(Loop* loop, UniqueFd fd, bool isUnix);
 
   void onReady(Watch& watch, uint32_t events) override;
   void onFlush() override { flush(); }
   void destroyWithoutEvents() override { destroy(); }
   // Closes without an event. Queued data is lost.
   void destroy();
-  // Returns the descriptor and gives up its ownership; none if the socket carries frames or has queued data.
+  // Returns the descriptor and gives up its ownership; none if the socket carries frames, has queued data or serves
+  // transferred stdio.
   UniqueFd detach();
 
   // Starts reading. Called once. All methods below are no-ops after the socket has closed.
@@ -76,6 +79,7 @@ class Socket final : public LoopObject {
   void flush();
   void receive();
   void consume(char* bytes, size_t length);
+  void moveTo(TransferredStdio stdio, std::string_view line);
   void storePartial(const char* bytes, size_t length, size_t total);
   bool canAssemble(size_t bytes);
   void setPartialCapacity(size_t bytes);
@@ -93,11 +97,15 @@ class Socket final : public LoopObject {
   void removeFromLoop();
   void clearRoutes();
   bool isOpen() const { return watch_.fd >= 0; }
+  bool isTransferred() const { return bridge_.fd >= 0; }
+  void shutDownOutput();
   char* orShutDown(char* space);
 
   Loop* loop_;
   SocketCallbacks callbacks_;
-  Watch watch_;
+  Watch watch_;   // the socket, or the client's input after a transfer
+  Watch output_;  // only after a transfer
+  Watch bridge_;  // the socket after a transfer; its end is the end of the connection
   size_t maxMessageBytes_ = 0;
   size_t maxQueuedBytes_ = SIZE_MAX;
   FrameQueue queue_;
@@ -113,6 +121,7 @@ class Socket final : public LoopObject {
   bool isFragmented_ = false;
 
   uint64_t receivedBytes_ = 0;
+  bool mayTransfer_;  // the first bytes of a Unix connection may come with descriptors
   bool framed_ = false;
   bool isDirectInputPaused_ = false;
   bool paused_ = false;

@@ -12,7 +12,6 @@ import { loadAddon } from "../native/addon.ts";
 import { nativeListenerSupport } from "../native/native-listener-channel.ts";
 import { nativeCodec, nativeSocketProvider } from "../native/native-sockets.ts";
 import { LANDLOCK_FILES_ABI, type LandlockSupport } from "../sandbox/landlock-rules.ts";
-import type { ByteMover } from "./stdio-bridge.ts";
 
 /** Returns the addon's sockets; undefined if it is missing. */
 export function nativeSocketsIfAvailable(): SocketProvider | undefined {
@@ -37,13 +36,6 @@ export function lazyNativeCodec(): ByteCodec {
     base64Encode: (source, target, offset) => forLength(source.length).base64Encode(source, target, offset),
     unmask: (buffer, offset, length, key) => forLength(length).unmask(buffer, offset, length, key),
   };
-}
-
-/** Returns the addon's mover of bytes for a bridge; undefined if it is missing. */
-export function byteMoverIfAvailable(): ByteMover | undefined {
-  const loaded = loadAddon();
-  if (loaded.type !== "loaded") return undefined;
-  return (...descriptors) => new Promise((resolve) => loaded.addon.bridgeBytes(...descriptors, () => resolve()));
 }
 
 /** Returns the addon's support for managed networks; null if the addon or its program is missing. */

@@ -321,16 +321,18 @@ export class NativeAddon {
     opening: FrameOpening,
   ) => void;
   readonly sendBytes!: (socket: NativeSocket, bytes: Uint8Array) => void;
-  /**
-   * Moves bytes from `input` to `server` and from `server` to `output` on another thread. Calls `onDone` with an errno or 0
-   * when the server has closed its side, or when `output` fails. The caller keeps the descriptors open until then.
-   */
-  readonly bridgeBytes!: (input: number, output: number, server: number, onDone: (errno: number) => void) => void;
+  /** Passes two descriptors to the server at the other end of a Unix connection. Returns an errno, or 0. */
+  readonly transferStdio!: (connection: number, input: number, output: number) => number;
+  /** Line with which the server confirms a transfer. */
+  readonly transferLine!: string;
   readonly pauseSocket!: (socket: NativeSocket) => void;
   readonly resumeSocket!: (socket: NativeSocket) => void;
   readonly endSocket!: (socket: NativeSocket) => void;
   readonly destroySocket!: (socket: NativeSocket) => void;
-  /** Returns the descriptor, which the caller then owns; -1 if the socket carries frames, has queued data or is closed. */
+  /**
+   * Returns the descriptor, which the caller then owns; -1 if the socket carries frames, has queued data, serves transferred
+   * stdio or is closed.
+   */
   readonly detachSocket!: (socket: NativeSocket) => number;
   readonly queuedBytes!: (socket: NativeSocket) => number;
   readonly sentBytes!: (socket: NativeSocket) => number;

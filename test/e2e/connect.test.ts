@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import {
   chmodSync,
@@ -15,12 +14,11 @@ import {
 import { connect, createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
-import { buffer, text } from "node:stream/consumers";
+import { text } from "node:stream/consumers";
 import { describe, test } from "node:test";
 import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { collectOutput } from "../../src/exec/run/collect-output.ts";
 import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
-import { byteMoverIfAvailable } from "../../src/host/native-support.ts";
 import { ensureRuntimeDirectory } from "../../src/host/runtime-directory.ts";
 import { bridge } from "../../src/host/stdio-bridge.ts";
 import { connectUserServer } from "../../src/host/user-server.ts";
@@ -149,31 +147,6 @@ describe("a server that is started on demand", TIMEOUT, () => {
     assert.equal(String(answer) + (await text(output)), "request and more");
     await bridged;
     assert.equal(taken, 2);
-  });
-
-  test("exchanges all bytes through the addon after the first response, and ends with the server", async () => {
-    using scratch = scratchDirectory();
-    const [path, clientPath] = [join(scratch.path, "socket"), join(scratch.path, "client")];
-    await using server = createServer({ allowHalfOpen: true }, (socket) => socket.pipe(socket)).listen(path);
-    await using clients = createServer({ allowHalfOpen: true }).listen(clientPath);
-    await Promise.all([once(server, "listening"), once(clients, "listening")]);
-    const openPair = async (): Promise<[Socket, Socket]> => {
-      const accepted = once(clients, "connection");
-      const near = await opened(clientPath);
-      return [near, (await accepted)[0]];
-    };
-    const [toBridge, stdin] = await openPair();
-    const [fromBridge, stdout] = await openPair();
-    const moveBytes = byteMoverIfAvailable();
-    assert.ok(moveBytes, "the native addon must be built");
-    const bridged = bridge(stdin, stdout, () => opened(path), moveBytes);
-    const sent = randomBytes(8 * 1024 * 1024);
-    toBridge.write("first");
-    assert.equal(String((await once(fromBridge, "data"))[0]), "first");
-    toBridge.end(sent);
-    assert.ok((await buffer(fromBridge)).equals(sent));
-    for (const socket of [toBridge, fromBridge]) socket.destroy();
-    await bridged;
   });
 });
 

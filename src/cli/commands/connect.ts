@@ -4,8 +4,8 @@ import { hasErrorCode } from "../../base/error-code.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import { BRIDGE_READY_LINE } from "../../client/node/connect-url.ts";
 import { noServerMessage } from "../../host/connect-advice.ts";
-import { byteMoverIfAvailable } from "../../host/native-support.ts";
 import { bridge } from "../../host/stdio-bridge.ts";
+import { transferStdio } from "../../host/stdio-transfer.ts";
 import { connectUnix, connectUserServer, DEFAULT_IDLE_EXIT_SECONDS } from "../../host/user-server.ts";
 import { type Command, defineCommand, UsageError } from "../command.ts";
 import type { HelpPage } from "../help/help-page.ts";
@@ -47,20 +47,30 @@ export const command: Command = defineCommand({
     if (url !== undefined && !url.startsWith("unix:///"))
       throw new UsageError(`cannot connect to \`${url}\`; expected unix:///PATH`);
     const idleExitSeconds = parsePositive("idle-exit", values["idle-exit"]);
-    const [input, output] = [openPipe(0), openPipe(1)];
+    for (const fd of [0, 1]) checkPipe(fd);
     // The interrupt key at the client's terminal is meant for the remote process.
     for (const signal of ["SIGINT", "SIGQUIT"] as const) process.on(signal, () => undefined);
     const open = () => (url === undefined ? connectUserServer({ idleExitSeconds }) : connectSocket(url));
+    let first: Socket | null = await open();
+    const transfer = await transferStdio(first);
+    const output = new Socket({ fd: 1, readable: false, writable: true });
+    // Starts on a new line: a login shell may have printed text before it.
+    output.write(`\n${BRIDGE_READY_LINE}\n`);
+    if (transfer) {
+      await transfer.ended;
+      return forceExit(0);
+    }
+    // A server that does not confirm a transfer has closed the connection.
+    if (first.destroyed) first = null;
+    // Starts to read, so it is opened only now.
+    const input = new Socket({ fd: 0, readable: true, writable: false });
     try {
-      let first: Socket | null = await open();
-      // Starts on a new line: a login shell may have printed text before it.
-      output.write(`\n${BRIDGE_READY_LINE}\n`);
       const reopen = async () => {
         const opened = first ?? (await open());
         first = null;
         return opened;
       };
-      await bridge(input, output, reopen, byteMoverIfAvailable());
+      await bridge(input, output, reopen);
     } finally {
       // An open stdin keeps the process alive.
       input.destroy();
@@ -79,10 +89,9 @@ async function connectSocket(url: string): Promise<Socket> {
   }
 }
 
-/** Opens stdin or stdout as a socket. Node's own stdout blocks the event loop, and with it the other direction. */
-function openPipe(fd: 0 | 1): Socket {
+/** Stdin and stdout are opened as sockets. Node's own stdout blocks the event loop, and with it the other direction. */
+function checkPipe(fd: number): void {
   const found = fstatSync(fd);
   if (!found.isFIFO() && !found.isSocket())
     throw new UsageError("stdin and stdout must be pipes; --connect ssh://HOST runs this command on HOST");
-  return new Socket({ fd, readable: fd === 0, writable: fd === 1 });
 }
