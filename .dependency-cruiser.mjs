@@ -20,7 +20,7 @@ const MAY_IMPORT = {
   // Of files the output writer alone: see the extra rule below.
   agent: ["base", "async", "files", "protocol", "tools"],
   fanout: ["base", "async", "agent", "exec", "files", "protocol", "tools"],
-  // It puts this machine together; only the command line and the public API know it.
+  // Composes the local host. Only the command line and the public API import it.
   host: [
     "agent",
     "async",
@@ -45,12 +45,12 @@ const MAY_IMPORT = {
   web: ["base", "async", "client", "connection", "exec", "forward", "protocol"],
 };
 
-const rules = Object.entries(MAY_IMPORT).map(([folder, allowed]) => ({
-  name: `${folder}-imports`,
+const rules = Object.entries(MAY_IMPORT).map(([directory, allowed]) => ({
+  name: `${directory}-imports`,
   severity: "error",
-  comment: `src/${folder} may import ${allowed.join(", ") || "nothing"} of this project`,
-  from: { path: `^src/${folder}/` },
-  to: { path: "^src/", pathNot: [`^src/(${[folder, ...allowed].join("|")})/`, "^src/version\\.ts$"] },
+  comment: `src/${directory} may import ${allowed.join(", ") || "nothing"} of this project`,
+  from: { path: `^src/${directory}/` },
+  to: { path: "^src/", pathNot: [`^src/(${[directory, ...allowed].join("|")})/`, "^src/version\\.ts$"] },
 }));
 
 // Layers of the fan-out, in the order that a row passes them. Each may also import job.ts and job-settings.ts.
@@ -66,14 +66,14 @@ const FANOUT_LAYERS = {
   view: ["ledger", "cost", "row", "output"],
 };
 
-const fanoutRules = Object.entries(FANOUT_LAYERS).map(([room, allowed]) => ({
-  name: `fanout-${room}-imports`,
+const fanoutRules = Object.entries(FANOUT_LAYERS).map(([layer, allowed]) => ({
+  name: `fanout-${layer}-imports`,
   severity: "error",
-  comment: `src/fanout/${room} may import ${allowed.join(", ") || "no other room"} of the fan-out`,
-  from: { path: `^src/fanout/${room}/` },
+  comment: `src/fanout/${layer} may import ${allowed.join(", ") || "no other layer"} of the fan-out`,
+  from: { path: `^src/fanout/${layer}/` },
   to: {
     path: "^src/fanout/",
-    pathNot: [`^src/fanout/(${[room, ...allowed].join("|")})/`, "^src/fanout/job(-settings)?\\.ts$"],
+    pathNot: [`^src/fanout/(${[layer, ...allowed].join("|")})/`, "^src/fanout/job(-settings)?\\.ts$"],
   },
 }));
 
@@ -102,14 +102,14 @@ export default {
     {
       name: "native-only-from-host-and-cli",
       severity: "error",
-      comment: "it is composed by host/ and the command line",
+      comment: "only host/ and the command line compose it",
       from: { path: "^src/[^/]+/", pathNot: "^src/(native|cli|host)/" },
       to: { path: "^src/native/" },
     },
     {
-      name: "universal-folders-use-no-node-builtin",
+      name: "portable-directories-use-no-node-builtin",
       severity: "error",
-      comment: "a browser runs these",
+      comment: "browsers run these directories",
       from: {
         path: "^src/(base|protocol|async|exec)/|^src/client/(?!node/)|^src/connection/connection\\.ts$",
       },
