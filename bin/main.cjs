@@ -55,17 +55,17 @@ function load(filename) {
   const script = new Script(wrapped, { filename, cachedData });
   if (script.cachedDataRejected) return loadByNode(filename);
   if (isBuild) process.on("exit", () => writeFileSync(compiled, script.createCachedData()));
-  const folder = filename.slice(0, filename.lastIndexOf("/"));
+  const directory = filename.slice(0, filename.lastIndexOf("/"));
   const module = { exports: {} };
-  script.runInThisContext()(module.exports, requireFrom(folder), module, filename, folder);
+  script.runInThisContext()(module.exports, requireFrom(directory), module, filename, directory);
   return module.exports;
 }
 
 /** For a bundle's other bundles, built-ins and packages. */
-function requireFrom(folder) {
+function requireFrom(directory) {
   return (id) => {
     if (id.startsWith("node:")) return require(id);
-    if (id.startsWith("./")) return load(`${folder}/${id.slice(2)}`);
+    if (id.startsWith("./")) return load(`${directory}/${id.slice(2)}`);
     keepCompiled();
     return require(id);
   };

@@ -13,7 +13,7 @@ export type ReclaimOrder = (typeof RECLAIM_ORDER)[number];
 export class MemoryBudget {
   /** The configured maximum. */
   readonly maxBytes: number;
-  /** The limit in force: lower than the maximum while the machine has too little memory. */
+  /** The limit in force: lower than the maximum while the host has too little memory. */
   #limitBytes: number;
   #bytes = 0;
   #isFull = false;

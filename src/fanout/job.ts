@@ -1,7 +1,7 @@
 /**
  * A *job* is one run of an instruction over a table. An *item* is one row of the table. An *attempt* is one execution
  * of an item; only a report with the lease token of the current attempt counts. A *row agent* makes an attempt. A
- * *worker* is a process, on any machine, that runs row agents for a job. The *coordinator* is the process that owns the
+ * *worker* is a process, on any host, that runs row agents for a job. The *coordinator* is the process that owns the
  * run of a job.
  */
 

@@ -129,7 +129,7 @@ function remoteHost(backend: ExecBackend, info: EnvironmentInfo, { cwd, secretFi
     shell: info.shell.path,
     sandboxes: remoteSandboxes(info),
     realPath: (path: string) => path,
-    // Only the server knows which processes it sandboxed, and it may run on this machine.
+    // Only the server knows which processes it sandboxed, and it may run on this host.
     isSandboxedPeer: async (peer: PeerAddress) =>
       (await import("../sandbox/sandboxed-peers.ts")).isInOtherNamespace(peer),
   };

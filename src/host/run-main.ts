@@ -143,7 +143,7 @@ export async function runMainWithTransport(
     noSandbox,
     subreaper: true,
     keepFreedMemory: true,
-    supervisor: supervisor?.machine,
+    supervisor: supervisor?.channel,
   });
   const tracing = otel ? await (await import("../server/observability/tracing.ts")).openTracing(VERSION) : undefined;
   const server = new ExecServer(

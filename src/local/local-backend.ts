@@ -118,7 +118,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
       else readable.push(taken);
     }
     const sandboxes = await Promise.all(readable.map((process) => this.#restoreSandbox(process)));
-    // Runs without a pause until the caller has the processes: their events begin with the next turn of the event loop.
+    // Runs without a pause until the caller has the processes: their events begin with the next tick of the event loop.
     const restored = readable.map((process, at) => this.#restore(process, sandboxes[at] ?? null));
     this.#openCgroups(readable.map(({ inherited }) => inherited.child.treeTag));
     return { restored, unreadable };

@@ -383,7 +383,7 @@ export class NativeAddon {
   readonly reserveSpace!: (fd: number, offset: number, length: number) => number;
   /** Sets close-on-exec on all inherited descriptors except stdio. */
   readonly closeOnExec!: () => void;
-  /** For tests: disables pidfds, close_range and wide instructions, as on an older machine. */
+  /** For tests: disables pidfds, close_range and wide instructions, as on an older host. */
   readonly forcePlainPaths!: (on: boolean) => void;
   /** For tests: starts processes by fork, as under an emulator that rejects vfork. */
   readonly forceFork!: (on: boolean) => void;

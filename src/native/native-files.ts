@@ -9,7 +9,7 @@ const PLATFORM_PACKAGES = ["", "-musl"].map((libc) => `@procwire/${process.platf
 export const NATIVE_FILES = ["procwire.node", "watchdog", "supervisor", "sandbox-listeners"] as const;
 
 /**
- * Yields the existing paths of a native file, best first: built on this machine, then from a platform package. Both
+ * Yields the existing paths of a native file, best first: built on this host, then from a platform package. Both
  * packages of a platform may be installed; the one for another C library fails to load.
  */
 export function* nativeFileCandidates(name: string): Generator<string> {

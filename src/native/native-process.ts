@@ -11,7 +11,7 @@ import { treeTags } from "../local/tree/tree-tags.ts";
 import type { NativeAddon, NativeChild, NativeChildEvent, NativeEntries } from "./addon.ts";
 import { NativeEventError } from "./addon.ts";
 
-/** Process platform of this machine, implemented by the addon. */
+/** Process platform of this host, implemented by the addon. */
 export function nativePlatform(native: NativeAddon, supervisor: SupervisorChannel | null = null): ProcessPlatform {
   let onCgroupFailure = (_errno: number) => {};
   return {

@@ -7,7 +7,7 @@ import { dispatchChildEvent, NativeChildProcess, nativeProcessCgroup } from "./n
 
 /** The supervisor of this server. */
 export interface Supervisor {
-  readonly machine: SupervisorChannel;
+  readonly channel: SupervisorChannel;
   /** Identifies this server among all servers of the supervisor: `INSTANCE-N`. */
   readonly generation: string;
   /** Listening descriptor of the previous server; null for the first server. */
@@ -44,7 +44,7 @@ export function connectSupervisor(
   if (typeof listener === "string") throw new Error(`cannot connect to the supervisor: ${listener}`);
   const { ready, heartbeat } = native.supervisorMessages;
   return {
-    machine: {
+    channel: {
       pid: process.ppid,
       unavailableReason: incompatibilityReason(native),
       takeRestored: () => takeRestoredChild(native),

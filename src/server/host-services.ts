@@ -26,7 +26,7 @@ export interface HostServices {
   /** Reports whether a local peer is a sandboxed process of this server; false at once if there is none. */
   isSandboxedPeer?: (peer: PeerAddress) => false | Promise<boolean>;
   http: HttpService;
-  /** TCP access to this machine. If absent, the server rejects `forward/*`. */
+  /** TCP access to this host. If absent, the server rejects `forward/*`. */
   forward?: ForwardService;
   environment: EnvironmentService;
   clock?: Clock;
@@ -73,7 +73,7 @@ export interface HttpRequestScope {
   close(): void;
 }
 
-/** TCP connections from and to this machine. */
+/** TCP connections from and to this host. */
 export interface ForwardService {
   /** Connects to a target. Rejects with the system error. */
   connect(address: ForwardAddress, signal: AbortSignal): Promise<ByteStream>;

@@ -81,7 +81,7 @@ export const DEFAULT_SERVER_CAPS: ServerCaps = {
   httpRequests: { perOwner: 128, total: 1024 },
   // Each costs a socket and up to a window of 256 KiB. 256 windows fill half of a connection's pending request limit.
   forwardStreams: { perOwner: 256, total: 1024 },
-  // Each costs a socket and a port of the machine.
+  // Each costs a socket and a port of the host.
   forwardListeners: 256,
   // Each costs three programs and about 60 MB until it has been idle for ten seconds.
   sandboxedFileServers: { perOwner: 4, total: 16 },

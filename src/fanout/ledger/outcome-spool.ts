@@ -77,7 +77,7 @@ export interface OutcomeSpoolOptions {
 /**
  * Stores paid outcomes in a file while the ledger is unavailable, because its disk is full or its database is
  * unreachable. The file is next to the job's output, or in the directory for temporary files. If this process dies, the
- * next run of the job on this machine applies the outcomes without a model call. The file is removed once the ledger
+ * next run of the job on this host applies the outcomes without a model call. The file is removed once the ledger
  * has them.
  */
 export class OutcomeSpool implements Disposable {
@@ -99,7 +99,7 @@ export class OutcomeSpool implements Disposable {
       try {
         this.#directories.push(OutputDirectory.open(directory));
       } catch {
-        // For example, the directory is missing on this machine.
+        // For example, the directory is missing on this host.
       }
     }
   }

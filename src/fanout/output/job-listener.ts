@@ -10,7 +10,7 @@ export interface JobListener {
   /** Called before `started` with the number of rows that reused answers. */
   reused?(rows: number): void;
   progress?(progress: JobProgress): void;
-  /** Called once per row that finished, on any machine. */
+  /** Called once per row that finished, on any host. */
   row?(item: ItemRecord): void;
   retrying?(retry: RowRetry): void;
   ended?(end: JobEnd): void;

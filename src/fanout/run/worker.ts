@@ -97,7 +97,7 @@ async function work(options: WorkerOptions, { job, ledger, rowAgent }: JoinedJob
   if (hasJoined) listener.left?.(job, rows);
   // Interrupting one worker does not stop the others.
   if (end.type === "stopped" && end.cause === "interrupted") return;
-  // A fault of this machine (its key, quota or route to the API) does not affect other workers.
+  // A fault of this host (its key, quota or route to the API) does not affect other workers.
   if (end.type === "stopped" && end.status === "paused" && (await ledger.job()).status === "running") {
     throw new Error(`this worker cannot continue: ${end.reason}`);
   }

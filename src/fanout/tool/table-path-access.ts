@@ -11,7 +11,7 @@ export type TableAccess =
   | { type: "roots"; readable: readonly string[]; writable: readonly string[] };
 
 /**
- * Returns the access that the sandbox of a run grants on this machine. The sandbox of commands on a server does not
+ * Returns the access that the sandbox of a run grants on this host. The sandbox of commands on a server does not
  * apply to local files: then only the working directory is granted.
  */
 export function tableAccess(sandbox: SandboxMode, cwd: string, runsElsewhere: boolean): TableAccess {

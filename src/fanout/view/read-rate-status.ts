@@ -7,7 +7,7 @@ import { RATE_STATUS_FILE, type RateStatus } from "../output/rate-status-file.ts
 /** A running job writes the file every second. An older file is left over from a killed run. */
 const MAX_AGE_MS = 10_000;
 
-/** Returns the last status that the process of a run wrote, or null if this machine has none. */
+/** Returns the last status that the process of a run wrote, or null if this host has none. */
 export async function readRateStatus(jobsHome: string, jobId: string, nowMs: number): Promise<JobDetails["pace"]> {
   const text = await readFile(path.join(jobsHome, jobId, RATE_STATUS_FILE), "utf8").catch(() => null);
   if (text === null) return null;

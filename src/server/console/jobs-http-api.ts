@@ -13,7 +13,7 @@ import type { Schema } from "../../protocol/schema.ts";
 import { isServerUser, type Principal } from "../auth/principal.ts";
 import type { ApiResponse } from "./sign-in-http-api.ts";
 
-/** Handles queries about the fan-out jobs of this machine. The server gets it from its host. */
+/** Handles queries about the fan-out jobs of this host. The server gets it from its host. */
 export type JobsQueryHandler = (query: JobsQuery) => Promise<JobsResult>;
 
 /** A request below `/api/jobs`. */

@@ -212,7 +212,7 @@ export class ConnectionForwards {
     }
   }
 
-  /** Closes connections from sandboxed processes, because the listener forwards them to the client's machine. */
+  /** Closes connections from sandboxed processes, because the listener forwards them to the client's host. */
   #unlessSandboxed(address: PeerAddress, stream: ByteStream, accept: () => void): void {
     const isSandboxed = this.#deps.isSandboxedPeer(address);
     if (isSandboxed === false) accept();
@@ -247,7 +247,7 @@ export class ConnectionForwards {
   }
 }
 
-/** Connects to a target. `localhost` means the loopback addresses of this machine and is never resolved. */
+/** Connects to a target. `localhost` means the loopback addresses of this host and is never resolved. */
 async function connectTarget(
   service: ForwardService,
   target: ForwardAddress,

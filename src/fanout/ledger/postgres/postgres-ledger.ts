@@ -39,7 +39,7 @@ export interface PostgresLedgerOptions {
 }
 
 /**
- * Interval at which each process searches for spooled outcomes of other processes on this machine; shorter than the
+ * Interval at which each process searches for spooled outcomes of other processes on this host; shorter than the
  * heartbeat timeout.
  */
 const SPOOL_SCAN_INTERVAL_MS = 3_000;
@@ -245,7 +245,7 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
     }
   }
 
-  /** Applies spooled outcomes of dead processes on this machine, before their rows are executed again. */
+  /** Applies spooled outcomes of dead processes on this host, before their rows are executed again. */
   async #applySpooled(): Promise<void> {
     const monotonic = this.#clock.monotonic();
     if (monotonic - this.#spoolScanAtMs < SPOOL_SCAN_INTERVAL_MS) return;

@@ -57,7 +57,7 @@ export class PostgresOutcomes {
   }
 
   /**
-   * Applies the outcomes that processes of this machine spooled. If such a process still runs, it then finds its row
+   * Applies the outcomes that processes of this host spooled. If such a process still runs, it then finds its row
    * finished by its own attempt.
    */
   async applySpooled(outputPath: string, options?: { dead?: boolean }): Promise<void> {

@@ -5,7 +5,7 @@ import { ADD_USAGE_SQL, SUM_USAGE_SQL } from "../usage-columns.ts";
 import { ATTEMPTS, BATCHES, ITEMS, JOBS } from "./postgres-migrations.ts";
 import { type Statement, statement } from "./statement.ts";
 
-/** Row limit of the job. Each statement reads the limit, because another machine may have changed it. */
+/** Row limit of the job. Each statement reads the limit, because another host may have changed it. */
 const ROW_LIMIT = `COALESCE((SELECT (settings_json ->> 'rowLimit')::bigint FROM ${JOBS} WHERE id = :jobId), 9007199254740991)`;
 
 /** Condition: the settings select the row. */

@@ -35,7 +35,7 @@ export interface SqliteStoreOptions extends DiskFullOptions {
   newToken?: () => string;
 }
 
-/** Jobs of this machine: one directory per job, with the ledger and the other files of the job. */
+/** Jobs of this host: one directory per job, with the ledger and the other files of the job. */
 export class SqliteStore implements JobStore {
   #home: string;
   #clock: Clock;
