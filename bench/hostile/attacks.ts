@@ -15,7 +15,7 @@ export interface Attack {
 export const attacks: Attack[] = [
   {
     name: "pings",
-    label: "436 MB of pings to a peer that does not read",
+    label: "436 MB of pings by a client that does not read",
     async run(url) {
       const peer = await RawPeer.connect(url);
       peer.stopReading();
@@ -28,7 +28,7 @@ export const attacks: Attack[] = [
   },
   {
     name: "files",
-    label: "12 `fs/readFile` of 60 MB by a peer that does not read",
+    label: "12 `fs/readFile` of 60 MB by a client that does not read",
     async run(url, scratch) {
       const peer = await initialized(url);
       peer.stopReading();
@@ -81,7 +81,7 @@ export const attacks: Attack[] = [
   },
   {
     name: "answers",
-    label: "500 writes with request ids of 1 MB by a peer that does not read",
+    label: "500 writes with request ids of 1 MB by a client that does not read",
     async run(url) {
       const peer = await initialized(url);
       await start(peer, "cat", "cat >/dev/null", { pipeStdin: true });
@@ -95,7 +95,7 @@ export const attacks: Attack[] = [
   },
   {
     name: "reads",
-    label: "10,000 unread `process/read` of 1 MiB, then gone",
+    label: "10,000 unread `process/read` of 1 MiB, then the client disconnects",
     async run(url) {
       const peer = await initialized(url);
       await start(peer, "p", "head -c 1000000 /dev/zero; sleep 60");
@@ -111,7 +111,7 @@ export const attacks: Attack[] = [
   },
   {
     name: "dead-reads",
-    label: "four peers at once with 10,000 unread `process/read` of 1 MiB each, then gone, while four others flood",
+    label: "the same by four clients at once, while four others receive bulk output",
     async run(url) {
       // These connections read everything, so their processes never pause.
       const busy = await Promise.all(Array.from({ length: 4 }, () => initialized(url)));
@@ -132,7 +132,7 @@ export const attacks: Attack[] = [
   },
   {
     name: "load",
-    label: "500 connections with 4 processes each, 200,000 echoes, then 40 s after all have gone (honest load)",
+    label: "no attack: 500 connections with 4 processes each, 200,000 echoes, 40 s without connections",
     async run(url) {
       const peers: RawPeer[] = [];
       for (let n = 0; n < 500; n++) peers.push(await initialized(url));
@@ -155,7 +155,7 @@ export const attacks: Attack[] = [
   },
   {
     name: "floods",
-    label: "20 peers that do not read, 10 flooding processes each",
+    label: "20 clients that do not read, each with 10 processes of bulk output",
     async run(url) {
       for (let n = 0; n < 20; n++) {
         const peer = await initialized(url);

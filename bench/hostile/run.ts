@@ -1,5 +1,5 @@
 /**
- * `npm run bench:hostile`: the cost of hostile peers for the server and its other clients, compared with the real Codex
+ * `npm run bench:hostile`: the cost of hostile clients for the server and its other clients, compared with the real Codex
  * server in the same run. Memory is the resident set of the server's own processes; waiting is the longest
  * `environment/status` of another client meanwhile.
  *
@@ -57,17 +57,14 @@ else await measureAll();
 rmSync(scratch, { recursive: true, force: true });
 
 async function measureAll(): Promise<void> {
-  const lines = [
-    "| attack | peak memory, ours | peer | 5 s after, ours | peer | longest wait of another client, ours | peer |",
-    "|---|---|---|---|---|---|---|",
-  ];
+  const lines = ["| attack | peak memory | memory 5 s after | longest wait of another client |", "|---|---|---|---|"];
   for (const attack of chosen) {
     const byServer: Record<string, Measurement> = {};
     for (const kind of kinds) byServer[kind.name] = await measure(attack, kind);
-    const cell = (key: keyof Measurement, unit: string) =>
-      (["ours", "peer"] as const)
-        .map((name) => (byServer[name] ? `${Math.round(byServer[name][key])} ${unit}` : "-"))
-        .join(" | ");
+    const cell = (key: keyof Measurement, unit: string) => {
+      const values = (["ours", "peer"] as const).map((name) => byServer[name]?.[key]);
+      return `${values.map((value) => (value === undefined ? "-" : Math.round(value))).join(" / ")} ${unit}`;
+    };
     lines.push(
       `| ${attack.label} | ${cell("peakMib", "MiB")} | ${cell("afterMib", "MiB")} | ${cell("longestWaitMs", "ms")} |`,
     );
