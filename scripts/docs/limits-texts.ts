@@ -167,7 +167,11 @@ export const DOCUMENTED_LIMITS: Readonly<Record<string, readonly DocumentedLimit
     limit("row-agent", "MAX_HOSTS_LOST", "lost hosts after which a row fails"),
     limit("report-tool", "MAX_INVALID_REPORTS", "invalid reports after which an attempt fails"),
     limit("attachments", "MAX_FILE_BYTES", "file that a row attaches"),
-    limit("row-queue", "MAX_LOST_DELIVERIES", "dead workers after which a row is a dead letter (Postgres)"),
+    limit(
+      "row-queue",
+      "MAX_LOST_DELIVERIES",
+      "dead workers that a row survives; one more makes it a dead letter (Postgres)",
+    ),
     limit("html-report", "MAX_SHOWN_ROWS", "rows of an HTML report"),
     limit("jobs", "DEFAULT_PRUNE_DAYS", "age of jobs that `jobs prune` removes", "`--older-than`"),
   ],

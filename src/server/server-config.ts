@@ -33,7 +33,10 @@ export interface ServerConfig {
   allowPreparedExec: boolean;
   /** Minimum sandbox of every process. Null: none. */
   requireSandbox: RequiredSandbox | null;
-  /** Behavior of a detached session whose retained output is full: pause its processes, or evict the oldest output. */
+  /**
+   * Behavior of a detached session whose log is full: pause its processes, or evict the oldest output. A session whose
+   * client acknowledges output always pauses them.
+   */
   onDetach: "pause" | "evict";
   /** Targets that clients may use with `forward/*`: `loopback`, `any`, `HOST:PORT`, `HOST:*` or a socket path. Null disables it. */
   allowForward: readonly string[] | null;

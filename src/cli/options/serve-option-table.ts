@@ -79,11 +79,14 @@ const SESSIONS = {
   "max-processes": count("maximum live processes per session (default: 4096)"),
   "max-server-processes": count("maximum live processes of all sessions (default: 16384)"),
   "memory-budget-bytes": bytes(
-    "memory for output and messages of all clients, at most 40% of the limit of a container (default: 536870912)",
+    "memory for output and messages of all clients; at most 40% of a container's limit (default: 536870912)",
   ),
   "retained-output-bytes": bytes("maximum retained output per process (default: 1048576)"),
   "detached-session-ttl": seconds("lifetime of a session without a connection; 0 ends it at once (default: 30)"),
-  "on-detach": text("pause|evict", "policy if the retained output of a detached session is full (default: pause)"),
+  "on-detach": text(
+    "pause|evict",
+    "policy if the log of a detached session is full, for clients without acknowledgements (default: pause)",
+  ),
   "allow-direct-exec": flag("accept direct starts; --no-allow-direct-exec rejects them (default: on)"),
   "allow-prepared-exec": flag("accept prepared starts; --no-allow-prepared-exec rejects them (default: on)"),
 };
