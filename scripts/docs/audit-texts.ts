@@ -24,7 +24,7 @@ const FIELDS: Readonly<Record<FieldName, string>> = {
   sandboxed: "true if the call requested a sandbox",
   bytes: "size of an input, a file or an incomplete line",
   signal: "signal that was sent, or that ended the process",
-  mode: "`force` or `graceful` (termination), `read` or `replace` (file), `check` (forward), or the kind of an approval",
+  mode: "`force` or `graceful` (termination), `read` or `replace` (file), `check` (forward), kind of approval",
   exitCode: "exit code",
   change: "session `opened`, `resumed` or `taken over`",
   client: "name that the client sent",
@@ -59,7 +59,7 @@ const FIELDS: Readonly<Record<FieldName, string>> = {
 
 /** Meaning of each event that is not a method. */
 const EVENTS: Readonly<Record<ServerEvent, string>> = {
-  approval: "a rule or a user decided about a command of `mcp` or `exec`, or about a host that it requests",
+  approval: "a rule or a user decided about a command or its network (`mcp`, `exec`)",
   authentication: "a connection was rejected: no or wrong token, or a sandboxed process",
   "console/signIn": "a browser exchanged a token for a console session",
   "console/signOut": "a console session ended at the request of its user",

@@ -53,7 +53,7 @@ sends text, except for binary blocks.
 
 | message | members |
 |---|---|
-| request | \`{id, method, params?, trace?}\`; the id is a string or a 64-bit integer, and the response repeats it unchanged |
+| request | \`{id, method, params?, trace?}\`; the response repeats the id, a string or 64-bit integer |
 | response | \`{id, result}\` or \`{error: {code, message, data?}, id}\` |
 | notification | \`{method, params?}\` |
 
@@ -69,9 +69,10 @@ method, params, handshake, then the method's own conditions. \`initialize {exten
 (${EXTENSIONS.map((name) => `\`${name}\``).join(", ")}). Only the extensions in the response are active. A client that requested at least one
 extension is an *extended client*; the server sends some fields only to extended clients.
 
-**Binary blocks**: with the extension \`binaryBlocks\`, which only WebSocket transports grant, blocks of \`fs/readBlock\` and
-\`fs/writeBlock\` are binary messages: the length of the JSON text (32 bits, big endian, at most ${MAX_BLOCK_TEXT_BYTES}), the JSON text of the
-message with \`"chunk":""\`, then the bytes of the chunk. The client may also send blocks as text; the server sends none.
+**Binary blocks**: with the extension \`binaryBlocks\`, blocks of \`fs/readBlock\` and \`fs/writeBlock\` are binary messages. Only
+WebSocket transports grant it. A binary message has the length of the JSON text (32 bits, big endian, at most ${MAX_BLOCK_TEXT_BYTES}), the
+JSON text of the message with \`"chunk":""\`, then the bytes of the chunk. The server sends all blocks in this form; the client may also
+send blocks as text.
 
 **Order**: requests start in order of arrival and run concurrently, so responses may arrive in another order. Start, write,
 closeStdin and resize of one process run in order; so do changes of files within a session, and blocks within a file handle.
@@ -92,7 +93,7 @@ evicting output.
 | ${ErrorCode.internal} | a system error: the executable cannot be started, the file cannot be written |
 | ${ErrorCode.notFound} | unknown file or file handle |
 | ${ErrorCode.sessionAttached} | another connection is attached to the session |
-| ${ErrorCode.beingReplaced} | a new server replaces this one; it did not execute the request; resend it on the next connection |
+| ${ErrorCode.beingReplaced} | a new server replaces this one, which did not execute the request; resend it |
 
 Extended clients receive the machine-readable cause of an error as \`error.data.reason\`, if it is one of
 ${ERROR_REASONS.map((reason) => `\`${reason}\``).join(", ")}.`;

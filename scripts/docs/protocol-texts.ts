@@ -46,7 +46,7 @@ export const METHOD_TEXTS: Readonly<Record<MethodName, string>> = {
   "process/share":
     "Creates a share token for one process of the same principal. A connection with this token can only attach to that process in the granted role; a driver token also permits the viewer role. All other methods and handles are rejected. The token expires after its TTL or when the process ends. Expiry of the TTL also closes the connections that used the token. `process/revokeShare` invalidates it earlier.",
   "process/listShares":
-    "Returns the share links of one process, or without `handle` of all processes of the same principal (an operator: of any principal), that are neither expired nor revoked, with the number of open connections that use each. Same access rules as `process/share`; the tokens are not returned.",
+    "Returns the valid share links of one process, each with the number of open connections that use it. Without `handle`, returns those of all processes of the same principal (an operator: of any principal). Same access rules as `process/share`; the tokens are not returned.",
   "process/revokeShare": "Invalidates a share link of one process and closes the connections that use it.",
   "process/kill":
     "Signals or terminates a process of the same principal by its handle, without attaching. `running` is true if the process had not exited before the call.",
@@ -115,7 +115,7 @@ export const NOTIFICATION_TEXTS: Readonly<Record<ServerNotificationName | keyof 
     "The server lost track of the process; its exit status is unknown. Attached sessions receive it without the extension.",
   "process/roleChanged": "Sent to an attached session when another client changed its role.",
   "process/driverChanged":
-    "Sent to the owning session when another session becomes driver or the driver leaves, and to viewers when the driver or the connected owner leaves or returns: after a detach, a lost connection or the end of the session.",
+    "Sent to the owner session when another session becomes driver, or the driver leaves. Sent to viewers when the driver or the connected owner leaves or returns. A session leaves by a detach, a lost connection or its end.",
   "process/resized":
     "Sent to the owner and all attached sessions: the terminal size changed for the output after `afterSeq`. Precedes that output. After an attach or a resume, the server sends the initial size and all earlier changes, if there were any.",
   "process/gap": "Sent to an attached session: output in this range was evicted before the session received it.",
