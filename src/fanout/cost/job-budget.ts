@@ -26,7 +26,7 @@ export interface SharedBudget extends BudgetLimits {
 /**
  * The usage of a job, and how many more rows it may start. A row starts only if the budget covers it and all rows in
  * flight, each estimated by the most expensive attempt so far; the last rows run one at a time. The budget is therefore
- * exceeded at most by the amount by which one row costs more than all before it.
+ * exceeded at most by the amount by which one row costs more than every row before it.
  */
 export class JobBudget {
   #used: TokenUsage = NO_USAGE;
