@@ -88,7 +88,7 @@ export const INTERNAL_LIMITS: Readonly<Record<string, readonly string[]>> = {
   "remote-http": ["MAX_UNREAD_BYTES"],
   "reopening-session": ["MAX_SESSIONS_PER_CALL"],
   "reset-modes": ["MAX_SEQUENCE_LENGTH"],
-  "resolve-sandbox": ["MAX_ATTEMPTS"],
+  "resolve-policy": ["MAX_ATTEMPTS"],
   "retention-budget": ["MIN_PINNED_BYTES"],
   "route-message": ["MAX_SHOWN_METHOD_LENGTH"],
   "sandboxed-peers": ["MAX_ATTEMPTS"],

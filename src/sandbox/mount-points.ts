@@ -148,3 +148,6 @@ function isMountedIn(tables: readonly string[], path: string): boolean {
   const field = ` ${path.replace(/[\\ \t\n]/g, (char) => `\\${char.charCodeAt(0).toString(8).padStart(3, "0")}`)} `;
   return tables.some((table) => table.includes(field));
 }
+
+/** Shared by all hosts of this server, because two of them may use the same directory. */
+export const mountPoints: MountPoints = new MountPoints();
