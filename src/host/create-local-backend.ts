@@ -8,7 +8,7 @@ import { clockKind, logLimitsKind, variables } from "../exec/options/process-opt
 import { LocalBackend, type LocalBackendOptions } from "../local/local-backend.ts";
 import type { SupervisorChannel } from "../local/persistent/persistent-child.ts";
 import { nodePlatform, type ProcessPlatform } from "../local/platform.ts";
-import { loadAddon } from "../native/addon.ts";
+import { loadAddon } from "../native/load-addon.ts";
 import { nativePlatform } from "../native/native-process.ts";
 import type { CredentialDefinition } from "../protocol/network/credential-definition.ts";
 import { localSandbox } from "./local-sandbox.ts";

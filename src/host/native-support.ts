@@ -8,7 +8,7 @@ import { type ByteCodec, nodeByteCodec } from "../connection/byte-codec.ts";
 import type { SocketProvider } from "../connection/socket-provider.ts";
 import type { ListenerSupport } from "../exec/backend/listener-channel.ts";
 import type { FileTrees } from "../files/file-trees.ts";
-import { loadAddon } from "../native/addon.ts";
+import { loadAddon } from "../native/load-addon.ts";
 import { nativeListenerSupport } from "../native/native-listener-channel.ts";
 import { nativeCodec, nativeSocketProvider } from "../native/native-sockets.ts";
 import { LANDLOCK_FILES_ABI, type LandlockSupport } from "../sandbox/landlock-rules.ts";

@@ -1,5 +1,5 @@
 import type { Socket } from "node:net";
-import { loadAddon } from "../native/addon.ts";
+import { loadAddon } from "../native/load-addon.ts";
 
 export interface StdioTransfer {
   /** Resolves when the server has closed the connection of the client. */

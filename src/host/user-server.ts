@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { hasErrorCode } from "../base/error-code.ts";
 import { ANY_RULE } from "../forward/forward-rules.ts";
-import { loadAddon } from "../native/addon.ts";
+import { loadAddon } from "../native/load-addon.ts";
 import { nativeFileCandidates, packageRoot } from "../native/native-files.ts";
 import { ensureRuntimeDirectory, openRuntimeDirectory } from "./runtime-directory.ts";
 

@@ -1,4 +1,4 @@
-import { loadAddon } from "./addon.ts";
+import { loadAddon } from "./load-addon.ts";
 
 /**
  * Exits with this code without waiting for threads. Node's own exit waits for every file request in flight, and one may

@@ -1,6 +1,6 @@
 import { stat } from "node:fs";
 import { internalError } from "../protocol/errors.ts";
-import { loadAddon } from "./addon.ts";
+import { loadAddon } from "./load-addon.ts";
 
 /** Default and maximum size of libuv's thread pool. */
 const DEFAULT_THREADS = 4;

@@ -14,7 +14,7 @@ import type { ExecProcess, ProcessListing, StartParams, TerminalSize } from "../
 import { createHeadlessTerminal } from "../../src/exec/terminal/headless-terminal.ts";
 import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
 import { createLocalBackend } from "../../src/host/create-local-backend.ts";
-import { loadAddon } from "../../src/native/addon.ts";
+import { loadAddon } from "../../src/native/load-addon.ts";
 import { type RunningServer, startServer } from "../contract/backends.ts";
 import { ENTRY } from "../support/servers/run-cli.ts";
 import { scratchDirectory } from "../support/servers/serve.ts";

@@ -8,7 +8,7 @@ import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import type { ProcessListing } from "../../src/exec/exec-process.ts";
 import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
 import { createLocalBackend } from "../../src/host/create-local-backend.ts";
-import { loadAddon } from "../../src/native/addon.ts";
+import { loadAddon } from "../../src/native/load-addon.ts";
 import { type RunningServer, startServer } from "../contract/backends.ts";
 import { CuttingProxy } from "../support/faults/cutting-proxy.ts";
 import { type CliEnd, ENTRY, runCli, startCli } from "../support/servers/run-cli.ts";

@@ -10,7 +10,7 @@ import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import { readCast } from "../../src/client/recording/cast-reader.ts";
 import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
 import { createLocalBackend } from "../../src/host/create-local-backend.ts";
-import { loadAddon } from "../../src/native/addon.ts";
+import { loadAddon } from "../../src/native/load-addon.ts";
 import { startServer } from "../contract/backends.ts";
 import { ENTRY } from "../support/servers/run-cli.ts";
 import { scratchDirectory } from "../support/servers/serve.ts";

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { after, before, describe, test } from "node:test";
 import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
 import { createLocalBackend } from "../../src/host/create-local-backend.ts";
-import { loadAddon } from "../../src/native/addon.ts";
+import { loadAddon } from "../../src/native/load-addon.ts";
 import { type RunningServer, startServer } from "../contract/backends.ts";
 import { FaultProxy } from "../support/faults/fault-proxy.ts";
 import { ENTRY } from "../support/servers/run-cli.ts";

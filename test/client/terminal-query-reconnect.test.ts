@@ -14,7 +14,7 @@ import type { RemoteProcess } from "../../src/client/process/remote-process.ts";
 import { QueryGate } from "../../src/exec/terminal/terminal-queries.ts";
 import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
 import { createLocalBackend } from "../../src/host/create-local-backend.ts";
-import { loadAddon } from "../../src/native/addon.ts";
+import { loadAddon } from "../../src/native/load-addon.ts";
 import { seededRandom } from "../fanout/run/rate-simulation.ts";
 import { CuttingProxy } from "../support/faults/cutting-proxy.ts";
 import { FaultProxy } from "../support/faults/fault-proxy.ts";

@@ -1,5 +1,5 @@
 import { createLocalBackend } from "../../src/host/create-local-backend.ts";
-import { loadAddon } from "../../src/native/addon.ts";
+import { loadAddon } from "../../src/native/load-addon.ts";
 import { execProcessContract } from "./exec-process-contract.ts";
 
 const native = loadAddon();

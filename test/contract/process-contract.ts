@@ -6,7 +6,7 @@ import { communicate } from "../../src/exec/run/communicate.ts";
 import { lines } from "../../src/exec/run/lines.ts";
 import { run } from "../../src/exec/run/run-program.ts";
 import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
-import { loadAddon } from "../../src/native/addon.ts";
+import { loadAddon } from "../../src/native/load-addon.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
 import type { ContractBackend } from "./backends.ts";
 import { refusedWith } from "./refusals.ts";

@@ -1,4 +1,4 @@
-import { loadAddon } from "../../src/native/addon.ts";
+import { loadAddon } from "../../src/native/load-addon.ts";
 import { inProcess, local, localEnvironment, nodeSocket, stdio, unixSocket, webSocket } from "./backends.ts";
 import { clientContract } from "./client-contract.ts";
 import { execProcessContract } from "./exec-process-contract.ts";

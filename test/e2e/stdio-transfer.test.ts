@@ -8,7 +8,7 @@ import { text } from "node:stream/consumers";
 import { describe, test } from "node:test";
 import { BRIDGE_READY_LINE } from "../../src/client/node/connect-url.ts";
 import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
-import { loadAddon } from "../../src/native/addon.ts";
+import { loadAddon } from "../../src/native/load-addon.ts";
 import { PROCWIRE, ServeChild, scratchDirectory } from "../support/servers/serve.ts";
 import { UserServerDirectory } from "../support/servers/user-server.ts";
 import { openDescriptors } from "../support/system/process-stats.ts";

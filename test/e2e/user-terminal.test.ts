@@ -8,7 +8,7 @@ import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { createLocalBackend } from "../../src/host/create-local-backend.ts";
-import { loadAddon } from "../../src/native/addon.ts";
+import { loadAddon } from "../../src/native/load-addon.ts";
 import {
   answer,
   functionCall,

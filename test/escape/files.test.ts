@@ -13,7 +13,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
-import { loadAddon } from "../../src/native/addon.ts";
+import { loadAddon } from "../../src/native/load-addon.ts";
 import { uriFromPath } from "../../src/protocol/path-uri.ts";
 import { LANDLOCK_FILES_ABI } from "../../src/sandbox/landlock-rules.ts";
 import { until } from "../support/system/until.ts";

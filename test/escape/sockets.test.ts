@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { chmodSync, chownSync, existsSync, mkdirSync, rmSync } from "node:fs";
 import { connect, createServer, type Server } from "node:net";
 import { dirname, join } from "node:path";
-import { loadAddon } from "../../src/native/addon.ts";
+import { loadAddon } from "../../src/native/load-addon.ts";
 import { until } from "../support/system/until.ts";
 import { USERS } from "../support/system/users.ts";
 import { attemptProgram, type Fixture, intent, READ_ROOT, readOnly, testEscape, workspaceWrite } from "./inside.ts";

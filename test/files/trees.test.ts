@@ -19,7 +19,7 @@ import { readDirectory } from "../../src/files/directories.ts";
 import type { FileTrees } from "../../src/files/file-trees.ts";
 import { createLocalFileSystem, plainFileTrees } from "../../src/files/local-file-system.ts";
 import { canonicalize } from "../../src/files/metadata.ts";
-import { loadAddon } from "../../src/native/addon.ts";
+import { loadAddon } from "../../src/native/load-addon.ts";
 import { nativeFileTrees } from "../../src/native/native-file-trees.ts";
 import { uriFromPath } from "../../src/protocol/path-uri.ts";
 import { FILE_EXISTS, IS_A_DIRECTORY, NOT_A_DIRECTORY, NOT_FOUND, refusal, Scratch } from "./scratch.ts";

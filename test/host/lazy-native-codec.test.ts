@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { nodeByteCodec } from "../../src/connection/byte-codec.ts";
 import { lazyNativeCodec } from "../../src/host/native-support.ts";
-import { loadAddon } from "../../src/native/addon.ts";
+import { loadAddon } from "../../src/native/load-addon.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
 
 test("the lazy codec returns the results of Node's codec, before and after it loads the addon", {

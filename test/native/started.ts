@@ -1,7 +1,7 @@
 import { existsSync, readdirSync } from "node:fs";
 import type { Child, ChildSpec, WaitStatus } from "../../src/local/child.ts";
 import type { NativeAddon } from "../../src/native/addon.ts";
-import { loadAddon } from "../../src/native/addon.ts";
+import { loadAddon } from "../../src/native/load-addon.ts";
 import { nativeProcessTable, nativeSpawn } from "../../src/native/native-process.ts";
 
 /** Skip reason of addon tests if the addon is missing. */

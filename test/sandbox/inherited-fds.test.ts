@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import type { ChildSpec } from "../../src/local/child.ts";
 import { spawnNodeChild } from "../../src/local/fallback-child.ts";
-import { loadAddon } from "../../src/native/addon.ts";
+import { loadAddon } from "../../src/native/load-addon.ts";
 import { nativeSpawn } from "../../src/native/native-process.ts";
 import { scratchDirectory } from "../support/servers/serve.ts";
 

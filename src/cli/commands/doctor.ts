@@ -3,7 +3,7 @@ import { printableText } from "../../base/text/printable-text.ts";
 import { createLocalBackend } from "../../host/create-local-backend.ts";
 import { landlockVersion } from "../../host/native-support.ts";
 import { type Controller, createCgroup } from "../../local/tree/cgroups.ts";
-import { loadAddon } from "../../native/addon.ts";
+import { loadAddon } from "../../native/load-addon.ts";
 import { nativeFileCandidates } from "../../native/native-files.ts";
 import { LANDLOCK_FILES_ABI, LANDLOCK_SCOPES_ABI } from "../../sandbox/landlock-rules.ts";
 import { availableSandboxes, BUBBLEWRAP } from "../../sandbox/sandbox-probe.ts";

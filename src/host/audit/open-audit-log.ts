@@ -1,6 +1,6 @@
 import { systemClock } from "../../async/clock.ts";
 import { FlagError } from "../../base/flag-error.ts";
-import { loadAddon } from "../../native/addon.ts";
+import { loadAddon } from "../../native/load-addon.ts";
 import { AuditLog } from "../../server/audit/audit-log.ts";
 import { AuditSink, type AuditSinkAddress } from "../../server/audit/audit-sink.ts";
 

@@ -12,7 +12,7 @@ import {
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { loadAddon } from "../../../src/native/addon.ts";
+import { loadAddon } from "../../../src/native/load-addon.ts";
 import { AuditLog, type AuditLogDeps } from "../../../src/server/audit/audit-log.ts";
 import { verifyAuditLog } from "../../../src/server/audit/verify-audit-log.ts";
 import { ManualClock } from "../../support/manual-clock.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { loadAddon } from "../../../src/native/addon.ts";
+import { loadAddon } from "../../../src/native/load-addon.ts";
 import { AuditLog } from "../../../src/server/audit/audit-log.ts";
 import { AuditSink, type AuditSinkAddress, parseSinkAddress } from "../../../src/server/audit/audit-sink.ts";
 import { verifyAuditLog } from "../../../src/server/audit/verify-audit-log.ts";

@@ -2,7 +2,7 @@
 
 import { nodeSocketProvider } from "../../../src/connection/socket-provider.ts";
 import { createLocalHost } from "../../../src/host/local-host.ts";
-import { loadAddon } from "../../../src/native/addon.ts";
+import { loadAddon } from "../../../src/native/load-addon.ts";
 import { ExecServer } from "../../../src/server/exec-server.ts";
 import { listen } from "../../../src/server/listen/listen.ts";
 import type { ExecServerTransport } from "../../../src/server/listen/listen-url.ts";

@@ -18,7 +18,7 @@ import { join } from "node:path";
 import type { ExecServerClient as Client, ExecServerClientOptions } from "../../../src/client/exec-server-client.ts";
 import { NodeExecServerClient } from "../../../src/client/node/node-client.ts";
 import type { StartParams } from "../../../src/exec/exec-process.ts";
-import { loadAddon } from "../../../src/native/addon.ts";
+import { loadAddon } from "../../../src/native/load-addon.ts";
 import { nativeFileCandidates } from "../../../src/native/native-files.ts";
 import { nameOf } from "../system/process-stats.ts";
 import { skipUnless } from "../system/skip-unless.ts";

@@ -6,7 +6,7 @@ import { nodeByteCodec } from "../../../src/connection/byte-codec.ts";
 import type { FrameSocket } from "../../../src/connection/frame-socket.ts";
 import { nodeListener } from "../../../src/connection/node-socket-listener.ts";
 import { websocketAcceptKey } from "../../../src/connection/websocket-accept-key.ts";
-import { loadAddon } from "../../../src/native/addon.ts";
+import { loadAddon } from "../../../src/native/load-addon.ts";
 import { nativeListener } from "../../../src/native/native-sockets.ts";
 import { parseRequestHead } from "../../../src/server/listen/http-request-head.ts";
 
