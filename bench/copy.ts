@@ -1,6 +1,6 @@
 /**
  * `node bench/copy.ts [--small] [--directory DIR] [--runs 3] [--files 49000] [--only large|many] [--ways NAME,...]`:
- * copies one large file and many small files to and from this machine with `procwire cp`, `scp` and `rsync`, over a
+ * copies one large file and many small files to and from this host with `procwire cp`, `scp` and `rsync`, over a
  * temporary sshd on loopback. The ways take turns. Prints the median of the runs of each, as a ratio to scp.
  *
  * `procwire (ssh)` goes through the same sshd by an `ssh://` URL, `procwire (ws)` over a WebSocket on loopback, unencrypted. Needs

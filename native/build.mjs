@@ -1,4 +1,4 @@
-// Builds the addon and the C programs for this machine. Needs only a C and a C++ compiler: no node-gyp, no python, no
+// Builds the addon and the C programs for this host. Needs only a C and a C++ compiler: no node-gyp, no python, no
 // make, no download. Skips the build if the outputs are current.
 //
 //   node native/build.mjs              build if needed; warn and succeed without a compiler

@@ -1,5 +1,5 @@
 // Sources and compiler flags of the addon and the C programs. `build.mjs` compiles them with the system compiler for this
-// machine, `scripts/build/prebuild.ts` with zig for other platforms.
+// host, `scripts/build/prebuild.ts` with zig for other platforms.
 import { readdirSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";

@@ -1,4 +1,4 @@
-// Limits of a child's input, direct or ordered. `src/native/addon.ts` sets them when it loads the addon.
+// Limits of a child's input, direct or ordered. `src/native/load-addon.ts` sets them when it loads the addon.
 #ifndef PROCWIRE_PROCESS_INPUT_LIMITS_H
 #define PROCWIRE_PROCESS_INPUT_LIMITS_H
 

@@ -33,7 +33,7 @@ void forEachNumber(const char* path, Visit visit) {
   }
 }
 
-// Returns all processes of the machine.
+// Returns all processes of the host.
 std::vector<ProcessEntry> allProcesses() {
   std::vector<ProcessEntry> found;
   forEachNumber("/proc", [&found](int pid) {

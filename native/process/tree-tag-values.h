@@ -16,7 +16,7 @@
 static inline int is_tree_tag(uint64_t value) { return value >= TAG_BASE && value < 2 * TAG_BASE; }
 
 // Returns the first tag of the server with this pid and start time (ticks, as in /proc). The pair is unique on a
-// machine, so servers never mistake each other's orphans for their own. Any process that
+// host, so servers never mistake each other's orphans for their own. Any process that
 // knows pid and start time can compute the tags.
 static inline uint64_t first_tag_of(pid_t pid, uint64_t start_time) {
   // Multipliers and shifts of splitmix64, which spreads small differences over all bits.

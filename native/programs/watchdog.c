@@ -222,7 +222,7 @@ static int kill_tagged(uint64_t first) {
   return killed;
 }
 
-// Kills every process of the machine with a tag of the server that `first` belongs to.
+// Kills every process of the host with a tag of the server that `first` belongs to.
 static void kill_all_tagged(uint64_t first) {
   int empty_scans = 0;
   for (int round = 0; empty_scans < EMPTY_SCANS && round < SWEEP_SECONDS * 1000 / SWEEP_PAUSE_MS; round++) {

@@ -32,7 +32,7 @@ export interface ProgressTickerOptions {
 const TICK_INTERVAL_MS = 250;
 /** Maximum share of time spent on counting, so that a very large job is counted less often. */
 const MAX_COUNTING_SHARE = 0.05;
-/** Tolerance for clock differences between machines and for transactions that commit out of order. */
+/** Tolerance for clock differences between hosts and for transactions that commit out of order. */
 const OVERLAP_MS = 60_000;
 
 /** Polls a job and emits its progress. */

@@ -32,7 +32,7 @@ const BEATS_PER_TIMEOUT = 4;
  */
 const RECOVERY_GRACE_MS = 3_000;
 
-/** Jobs that several machines share. The ledger in Postgres is authoritative; pg-boss delivers the rows. */
+/** Jobs that several hosts share. The ledger in Postgres is authoritative; pg-boss delivers the rows. */
 export class PostgresStore implements JobStore {
   #database: PostgresDatabase;
   #engine: PgBoss;
