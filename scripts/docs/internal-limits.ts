@@ -62,7 +62,7 @@ export const INTERNAL_LIMITS: Readonly<Record<string, readonly string[]>> = {
   "mount-points": ["MAX_CHECKS"],
   "nearest-name": ["MIN_PREFIX_LENGTH"],
   "network-activity": ["MAX_DISTINCT_DECISIONS"],
-  "network-questions": ["MAX_REASON_BYTES", "MAX_SETTLED_TARGETS"],
+  "network-questions": ["MAX_SETTLED_TARGETS"],
   "network-schemas": ["MAX_REASON_BYTES"],
   "open-no-follow": ["MAX_OPEN_DIRECTORIES", "MAX_SHARED_USES"],
   "open-processes": ["MAX_UNCLAIMED_REPORTS"],

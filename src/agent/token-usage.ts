@@ -24,6 +24,9 @@ export const NO_USAGE: TokenUsage = {
   reasoningOutputTokens: 0,
 };
 
+/** Approximate characters of a token in English text; accurate enough for rate limits and estimates. */
+export const CHARS_PER_TOKEN = 4;
+
 export function addUsage(a: TokenUsage, b: TokenUsage): TokenUsage {
   const sum = combine(a, b, (x, y) => x + y);
   if (a.batched || b.batched) sum.batched = addBatched(a.batched, b.batched);

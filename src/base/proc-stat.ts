@@ -43,3 +43,6 @@ export function parseProcStat(text: string): ProcStat | null {
     residentPages: Number(field(24)),
   };
 }
+
+/** The unit in which the kernel reports CPU time to user space, on every architecture. */
+export const TICK_MS = 10;

@@ -90,6 +90,9 @@ export interface JobRecord extends NewJob {
   updatedAtMs: number;
 }
 
+/** Length of the hash of a question: sufficient to avoid collisions, and small compared to a row. */
+export const QUESTION_BYTES = 16;
+
 export interface NewItem {
   itemId: string;
   /** Index in the table: consecutive, from 0. */

@@ -1,5 +1,5 @@
 import { type Clock, sleep, systemClock } from "../../async/clock.ts";
-import type { TokenUsage } from "../token-usage.ts";
+import { CHARS_PER_TOKEN, type TokenUsage } from "../token-usage.ts";
 import { ApiHealth } from "./api-health.ts";
 import type { ModelApi, ModelRequest } from "./model-api.ts";
 import { errorFromEvent, ModelError } from "./model-error.ts";
@@ -264,9 +264,6 @@ async function reportWaiting<T>(hooks: CallHooks, task: () => Promise<T>): Promi
     hooks.onWaiting?.(false);
   }
 }
-
-/** Approximate characters of a token in English text; accurate enough for rate limits. */
-const CHARS_PER_TOKEN = 4;
 
 export function estimateTokens(request: ModelRequest): number {
   const chars =

@@ -177,9 +177,9 @@ function toOneLine(text: string): string {
 }
 
 function retryAfterFromHeaders(headers: Readonly<Record<string, string | string[] | undefined>>): number | undefined {
-  const ms = Number(firstValue(headers["retry-after-ms"]));
+  const ms = Number(firstHeaderValue(headers["retry-after-ms"]));
   if (Number.isFinite(ms) && ms > 0) return ms;
-  const value = firstValue(headers["retry-after"]);
+  const value = firstHeaderValue(headers["retry-after"]);
   if (value === "") return undefined;
   const seconds = Number(value);
   if (Number.isFinite(seconds)) return Math.max(0, seconds * 1000);
@@ -187,7 +187,8 @@ function retryAfterFromHeaders(headers: Readonly<Record<string, string | string[
   return Number.isNaN(date) ? undefined : Math.max(0, date - Date.now());
 }
 
-function firstValue(value: string | string[] | undefined): string {
+/** Returns the first value of an HTTP header, or "" if the header is absent. */
+export function firstHeaderValue(value: string | string[] | undefined): string {
   return (Array.isArray(value) ? value[0] : value) ?? "";
 }
 

@@ -1,4 +1,4 @@
-import { isObject } from "../../base/type-guards.ts";
+import { isNonNegativeNumber, isObject } from "../../base/type-guards.ts";
 import type { TerminalSize } from "../../exec/exec-process.ts";
 import { CAST_VERSIONS, type CastEvent, type CastVersion } from "./asciicast.ts";
 
@@ -55,7 +55,7 @@ export class CastReader {
   #event(line: string, version: CastVersion): CastEvent {
     const event = parseJson(line, this.#lineCount);
     const [time, code, data] = Array.isArray(event) ? event : [];
-    if (!isTime(time) || typeof code !== "string" || typeof data !== "string")
+    if (!isNonNegativeNumber(time) || typeof code !== "string" || typeof data !== "string")
       throw new Error(`not an asciicast: line ${this.#lineCount} is not [time, code, data]`);
     this.#atMs = (version === 2 ? 0 : this.#atMs) + time * 1000;
     return { atMs: this.#atMs, code, data };
@@ -86,11 +86,6 @@ function parseHeader(line: string, number: number): Omit<Cast, "events" | "isTru
 
 function isSize({ rows, cols }: TerminalSize): boolean {
   return [rows, cols].every((value) => Number.isInteger(value) && value > 0);
-}
-
-/** Reports whether a value is a time in seconds. JSON also has numbers that overflow, such as 1e999. */
-function isTime(value: unknown): value is number {
-  return typeof value === "number" && Number.isFinite(value) && value >= 0;
 }
 
 /** Reports whether a last line was cut off: it has content, and is neither a comment nor JSON. */

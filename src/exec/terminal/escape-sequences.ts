@@ -1,7 +1,7 @@
 /** Finds the ends of escape sequences in output, as terminals parse them. */
 
 export const ESC = 0x1b;
-const BEL = 0x07;
+export const BEL = 0x07;
 
 /** Maximum length of an incomplete sequence. A longer one, such as an image, is cut. */
 const MAX_SEQUENCE_BYTES = 64 * 1024;

@@ -1,4 +1,5 @@
 import { concatBytes } from "../../base/bytes.ts";
+import { BEL, ESC } from "./escape-sequences.ts";
 
 /**
  * Recognizes terminal queries in output: device attributes, status and cursor reports, modes, window reports, colors,
@@ -6,8 +7,6 @@ import { concatBytes } from "../../base/bytes.ts";
  * before it displays the output.
  */
 
-const ESC = 0x1b;
-const BEL = 0x07;
 /** Maximum length of a query; a longer unfinished sequence is not a query. */
 const MAX_QUERY_BYTES = 256;
 

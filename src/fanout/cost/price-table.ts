@@ -1,7 +1,7 @@
 import type { JsonObject } from "../../agent/api/response-events.ts";
 import type { BatchedTokens, TokenUsage } from "../../agent/token-usage.ts";
 import { errorMessage } from "../../base/error-message.ts";
-import { isObject } from "../../base/type-guards.ts";
+import { isNonNegativeNumber, isObject } from "../../base/type-guards.ts";
 import { InputError } from "../job.ts";
 import packaged from "./prices.json" with { type: "json" };
 
@@ -79,16 +79,12 @@ function decodePrices(models: JsonObject, name: string): Map<string, Price> {
   for (const [model, entry] of Object.entries(models)) {
     if (!isObject(entry)) throw badPrices(name, `${model} has no prices`);
     const { input, output, cachedInput = input } = entry;
-    if (!isPrice(input) || !isPrice(output) || !isPrice(cachedInput)) {
+    if (!isNonNegativeNumber(input) || !isNonNegativeNumber(output) || !isNonNegativeNumber(cachedInput)) {
       throw badPrices(name, `those of ${model} are not numbers of at least 0`);
     }
     prices.set(model, { input, output, cachedInput });
   }
   return prices;
-}
-
-function isPrice(value: unknown): value is number {
-  return typeof value === "number" && Number.isFinite(value) && value >= 0;
 }
 
 function badPrices(name: string, reason: string): InputError {

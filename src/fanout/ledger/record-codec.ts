@@ -1,4 +1,5 @@
 import { addUsage, type BatchedTokens, NO_USAGE, type TokenUsage } from "../../agent/token-usage.ts";
+import { asArray } from "../../base/json-fields.ts";
 import { parseLosslessJson } from "../../base/lossless-json.ts";
 import { omitUndefined } from "../../base/omit-undefined.ts";
 import { isObject } from "../../base/type-guards.ts";
@@ -39,7 +40,7 @@ export function decodeJob(row: DatabaseRow): JobRecord {
     status: requireOneOf(JOB_STATUSES, row.status),
     task: decodeTask(json(row.task_json)),
     settings: decodeJobSettings(json(row.settings_json)),
-    headers: list(json(row.headers_json)).map(text),
+    headers: asArray(json(row.headers_json)).map(text),
     totalRows: count(row.total_rows),
     isReading: Boolean(row.is_reading),
     inputPath: text(row.input_path),
@@ -81,7 +82,7 @@ export function decodeAttempt(row: DatabaseRow): AttemptRecord {
     usage: decodeUsage(row),
     startedAtMs: countOrNull(row.started_at),
     endedAtMs: count(row.ended_at),
-    transcript: list(json(row.transcript_json)).flatMap((entry) => decodeTranscriptEntry(entry) ?? []),
+    transcript: asArray(json(row.transcript_json)).flatMap((entry) => decodeTranscriptEntry(entry) ?? []),
   };
 }
 
@@ -228,7 +229,7 @@ function decodeTask(value: unknown): JobTask {
     idColumn: textOrNull(task.idColumn),
     ...omitUndefined({
       request: isObject(task.request) ? decodeRequest(task.request) : undefined,
-      imageColumns: task.imageColumns === undefined ? undefined : list(task.imageColumns).map(text),
+      imageColumns: task.imageColumns === undefined ? undefined : asArray(task.imageColumns).map(text),
       votes: countOrNull(task.votes) ?? undefined,
     }),
   };
@@ -293,10 +294,6 @@ export function requireOneOf<T extends string>(choices: readonly T[], value: unk
 /** Decodes a JSON column: Postgres returns values, SQLite returns text. */
 function json(value: unknown): unknown {
   return typeof value === "string" ? parseLosslessJson(value) : value;
-}
-
-function list(value: unknown): unknown[] {
-  return Array.isArray(value) ? value : [];
 }
 
 function text(value: unknown): string {

@@ -1,14 +1,12 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import type { Template } from "../input/template.ts";
-import type { JobTask, Row } from "../job.ts";
+import { type JobTask, QUESTION_BYTES, type Row } from "../job.ts";
 import { attachedFile } from "./attachments.ts";
 import { rowJson } from "./row-prompt.ts";
 
 /** Increase when the prompt for the same task and row changes. */
 const PROMPT_VERSION = 1;
-/** Sufficient to avoid collisions, and small compared to a row. */
-const QUESTION_BYTES = 16;
 
 /**
  * Hashes the prompt of a row without the ids of job and item: rows with equal hashes can share an answer. The schema is

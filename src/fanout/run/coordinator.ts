@@ -1,4 +1,5 @@
 import path from "node:path";
+import { CHARS_PER_TOKEN } from "../../agent/token-usage.ts";
 import { systemClock } from "../../async/clock.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import { JOB_STATUSES } from "../../protocol/console/console-job-schemas.ts";
@@ -154,7 +155,6 @@ async function runRows(
 
 /** Minimum prompt prefix that servers cache, in tokens. */
 const MIN_CACHED_TOKENS = 1_024;
-const CHARS_PER_TOKEN = 4;
 
 function isWorthWarming(job: JobRecord, { template }: CompiledTask): boolean {
   return sharedPromptChars(job.task.schema, template) / CHARS_PER_TOKEN >= MIN_CACHED_TOKENS;

@@ -1,3 +1,4 @@
+import { CHARS_PER_TOKEN } from "../../agent/token-usage.ts";
 import type { TableInput } from "../input/table-input.ts";
 import { TableRows } from "../input/table-rows.ts";
 import type { JobTask, NewItem } from "../job.ts";
@@ -16,7 +17,6 @@ export interface DryRun {
 
 /** Rows whose prompts are shown: enough to check the instruction. */
 const SHOWN_ROWS = 3;
-const CHARS_PER_TOKEN = 4;
 
 /** Checks the table and renders prompts like a run, without a job or a model. */
 export async function dryRun(input: TableInput, task: JobTask, rowLimit: number | null): Promise<DryRun> {

@@ -1,4 +1,5 @@
 import type { ResponseHeaders } from "../../agent/api/model-api.ts";
+import { firstHeaderValue } from "../../agent/api/model-error.ts";
 
 /** Maximum wait that a rate-limit header can cause. */
 const MAX_HEADER_HOLD_MS = 60_000;
@@ -11,17 +12,13 @@ const MAX_HEADER_HOLD_MS = 60_000;
 export function exhaustedForMs(headers: ResponseHeaders): number {
   let ms = 0;
   for (const resource of ["requests", "tokens"]) {
-    if (text(headers[`x-ratelimit-remaining-${resource}`]) !== "0") continue;
-    const resetMs = parseDuration(text(headers[`x-ratelimit-reset-${resource}`]));
+    if (firstHeaderValue(headers[`x-ratelimit-remaining-${resource}`]) !== "0") continue;
+    const resetMs = parseDuration(firstHeaderValue(headers[`x-ratelimit-reset-${resource}`]));
     if (resetMs === undefined) continue;
-    const size = resource === "requests" ? Number(text(headers["x-ratelimit-limit-requests"])) : 0;
+    const size = resource === "requests" ? Number(firstHeaderValue(headers["x-ratelimit-limit-requests"])) : 0;
     ms = Math.max(ms, Math.min(MAX_HEADER_HOLD_MS, size >= 1 ? resetMs / size : resetMs));
   }
   return ms;
-}
-
-function text(value: string | string[] | undefined): string {
-  return (Array.isArray(value) ? value[0] : value) ?? "";
 }
 
 const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { parseProcStat } from "../../base/proc-stat.ts";
+import { parseProcStat, TICK_MS } from "../../base/proc-stat.ts";
 import type { ProcessTree, TreeEntry } from "../../exec/exec-process.ts";
 import type { ProcessEntry } from "./process-table.ts";
 
@@ -7,8 +7,6 @@ import type { ProcessEntry } from "./process-table.ts";
 const MAX_LISTED = 256;
 /** Command lines can be megabytes long. */
 const MAX_COMMAND_LINE_BYTES = 4096;
-/** The unit in which the kernel reports CPU time to user space, on every architecture. */
-const TICK_MS = 10;
 
 const STATES: Readonly<Record<string, TreeEntry["state"]>> = {
   ...{ R: "running", S: "sleeping", I: "sleeping", D: "waiting" },

@@ -1,14 +1,12 @@
 import { readdirSync, readFileSync } from "node:fs";
 import type { Clock } from "../../async/clock.ts";
-import { type ProcStat, parseProcStat } from "../../base/proc-stat.ts";
+import { type ProcStat, parseProcStat, TICK_MS } from "../../base/proc-stat.ts";
 import type { TreeUsage } from "../../exec/exec-process.ts";
 
 /** Shorter intervals would make the CPU share noisy: the kernel counts CPU time in steps of 10 ms. */
 const MIN_SAMPLE_INTERVAL_MS = 1000;
 /** Processes read per tick of the event loop; reading one takes about 10 µs. */
 const READS_PER_TICK = 64;
-/** The unit in which the kernel reports CPU time to user space, on every architecture. */
-const TICK_MS = 10;
 
 /** Leader of a process tree. */
 export interface TreeLeader {

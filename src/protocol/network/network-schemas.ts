@@ -89,7 +89,7 @@ export interface NetworkRequest extends Infer<typeof networkRequest> {}
 export const policyRequestParams = object("NetworkPolicyRequestParams", { processId: id, request: networkRequest });
 
 /** Longest reason, in bytes. */
-const MAX_REASON_BYTES = 1024;
+export const MAX_REASON_BYTES = 1024;
 
 const reason = checkedString("string", (text) => {
   if (new TextEncoder().encode(text).length > MAX_REASON_BYTES)

@@ -11,7 +11,7 @@ import {
 } from "../../protocol/console/console-job-schemas.ts";
 import type { Schema } from "../../protocol/schema.ts";
 import { isServerUser, type Principal } from "../auth/principal.ts";
-import type { ApiResponse } from "./sign-in-http-api.ts";
+import { type ApiResponse, textResponse } from "./sign-in-http-api.ts";
 
 /** Handles queries about the fan-out jobs of this host. The server gets it from its host. */
 export type JobsQueryHandler = (query: JobsQuery) => Promise<JobsResult>;
@@ -36,17 +36,17 @@ export async function handleJobsRequest(
   const url = URL.parse(request.target, "http://here");
   const [, api, jobs, ...names] = url?.pathname.split("/") ?? [];
   if (!url || api !== "api" || jobs !== "jobs") return null;
-  if (!principal) return text(401, "sign in first");
+  if (!principal) return textResponse(401, "sign in first");
   // Jobs are files of the user that runs the server.
-  if (principal.role !== "operator" && !isServerUser(principal)) return text(403, "jobs require an operator");
-  if (!runQuery) return text(404, "jobs are disabled; start the server with `--jobs DIR`");
+  if (principal.role !== "operator" && !isServerUser(principal)) return textResponse(403, "jobs require an operator");
+  if (!runQuery) return textResponse(404, "jobs are disabled; start the server with `--jobs DIR`");
   const method = names.length === 2 && names[1] === "retry" ? "POST" : "GET";
-  if (request.method !== method) return text(405, `method not allowed; use ${method}`);
+  if (request.method !== method) return textResponse(405, `method not allowed; use ${method}`);
   try {
     const query = await parseJobsQuery(names.map(decodeURIComponent), url.searchParams, request);
-    return query ? reply(await runQuery(query)) : text(404, "not found");
+    return query ? reply(await runQuery(query)) : textResponse(404, "not found");
   } catch (error) {
-    return text(400, errorMessage(error));
+    return textResponse(400, errorMessage(error));
   }
 }
 
@@ -55,9 +55,9 @@ function reply(result: JobsResult): ApiResponse {
     case "found":
       return { status: 200, body: result.json, isJson: true };
     case "missing":
-      return text(404, result.reason);
+      return textResponse(404, result.reason);
     case "refused":
-      return text(409, result.reason);
+      return textResponse(409, result.reason);
   }
 }
 
@@ -104,8 +104,4 @@ function count(query: URLSearchParams, name: string, fallback: number, max: numb
 function words<T>(query: URLSearchParams, name: string, schema: Schema<T>): T[] | undefined {
   const given = query.get(name);
   return given === null || given === "" ? undefined : given.split(",").map((word) => schema.decode(word));
-}
-
-function text(status: number, reason: string): ApiResponse {
-  return { status, body: `${reason}\n`, isJson: false };
 }

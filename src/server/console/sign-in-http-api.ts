@@ -67,7 +67,7 @@ async function requireMethod(
   request: SignInRequest,
   act: () => Promise<ApiResponse>,
 ): Promise<ApiResponse> {
-  return request.method === method ? act() : text(405, `method not allowed; use ${method}`);
+  return request.method === method ? act() : textResponse(405, `method not allowed; use ${method}`);
 }
 
 async function asUser(
@@ -76,17 +76,18 @@ async function asUser(
 ): Promise<ApiResponse> {
   const secret = consoleSecretIn(call.request.authorization);
   const principal = call.access.principalOf(secret);
-  if (!principal || secret === undefined) return text(401, "sign in first; `procwire console` prints a login URL");
+  if (!principal || secret === undefined)
+    return textResponse(401, "sign in first; `procwire console` prints a login URL");
   return act({ ...call, principal, secret });
 }
 
 async function signIn({ access, auth, request }: Call): Promise<ApiResponse> {
   const token = parseObject((await request.body()) ?? "")?.token;
-  if (typeof token !== "string" || token === "") return text(400, 'the body must be {"token": "…"}');
+  if (typeof token !== "string" || token === "") return textResponse(400, 'the body must be {"token": "…"}');
   const secret = await access.signIn(token, auth, request.userAgent);
   if (secret !== null) return json(200, { secret });
   await sleep(systemClock, INVALID_TOKEN_DELAY_MS);
-  return text(401, "the token is invalid, already used or expired; run `procwire console` for a new login URL");
+  return textResponse(401, "the token is invalid, already used or expired; run `procwire console` for a new login URL");
 }
 
 async function signOut({ access, request }: Call): Promise<ApiResponse> {
@@ -106,8 +107,8 @@ function listDevices({ access, principal, secret }: SignedInCall): ApiResponse {
 
 async function signOutDevice({ access, principal, request }: SignedInCall): Promise<ApiResponse> {
   const id = parseObject((await request.body()) ?? "")?.id;
-  if (typeof id !== "number") return text(400, 'the body must be {"id": NUMBER}');
-  return access.signOutDevice(principal, id) ? EMPTY : text(404, `no signed-in device has the number ${id}`);
+  if (typeof id !== "number") return textResponse(400, 'the body must be {"id": NUMBER}');
+  return access.signOutDevice(principal, id) ? EMPTY : textResponse(404, `no signed-in device has the number ${id}`);
 }
 
 function newDeviceLink({ access, principal }: SignedInCall): ApiResponse {
@@ -120,6 +121,7 @@ function json(status: number, value: unknown): ApiResponse {
   return { status, body: JSON.stringify(value), isJson: true };
 }
 
-function text(status: number, reason: string): ApiResponse {
+/** Returns a response with a line of text. */
+export function textResponse(status: number, reason: string): ApiResponse {
   return { status, body: `${reason}\n`, isJson: false };
 }

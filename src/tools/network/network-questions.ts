@@ -2,14 +2,16 @@ import { abortable, onAbort } from "../../async/abort.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import { printableLine } from "../../base/text/printable-text.ts";
 import { normalizeHost } from "../../protocol/network/domain-pattern.ts";
-import type { AskConsole, NetworkAnswer, NetworkRequest } from "../../protocol/network/network-schemas.ts";
+import {
+  type AskConsole,
+  MAX_REASON_BYTES,
+  type NetworkAnswer,
+  type NetworkRequest,
+} from "../../protocol/network/network-schemas.ts";
 import type { ApprovalAnswer, ApprovalGate, ApprovalRequest, PromptCaller } from "../policy/approval.ts";
 import { askBoth } from "./console-answers.ts";
 import { decideHost, type ManagedNetwork } from "./network-rules.ts";
 import { formatTarget } from "./network-texts.ts";
-
-/** Maximum bytes of a reason on the wire. */
-const MAX_REASON_BYTES = 1024;
 
 /** Maximum targets of a process whose answers are remembered, because a process may request any number of hosts. */
 const MAX_SETTLED_TARGETS = 1000;

@@ -1,4 +1,4 @@
-import { type ItemRecord, type NewItem, rowIdFromIndex } from "../../job.ts";
+import { type ItemRecord, type NewItem, QUESTION_BYTES, rowIdFromIndex } from "../../job.ts";
 import { CELL_SEPARATOR, type ItemReader, ROW_SEPARATOR, RowWriter, type StoredRow } from "./row-codec.ts";
 import type { SqliteDatabase } from "./sqlite-database.ts";
 import * as sql from "./sqlite-statements.ts";
@@ -8,8 +8,6 @@ import * as sql from "./sqlite-statements.ts";
  */
 const MAX_BLOCK_ROWS = 4_000;
 const MAX_BLOCK_CHARS = 200_000;
-/** Length of a question hash. */
-const QUESTION_BYTES = 16;
 
 /** A packed row, with the values that its separate record would have. */
 export interface PackedRow extends StoredRow {
