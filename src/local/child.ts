@@ -22,8 +22,8 @@ export interface ChildSpec {
   landlock?: boolean | undefined;
   /** Limits that the kernel enforces on the process. */
   limits?: Pick<EnforcedLimits, "resources" | "cgroups" | "tree"> | undefined;
-  /** Set for a persistent process: the record that the next server reads. */
-  persistent?: { record: string; startedAtMs: number; maxOutputBytes: number } | undefined;
+  /** Set for a persistent process: the record that the next server reads. `maxOutputBytes` is null without a limit. */
+  persistent?: { record: string; startedAtMs: number; maxOutputBytes: number | null } | undefined;
 }
 
 /** The exit code or the number of the signal that ended a child. */

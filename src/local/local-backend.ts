@@ -309,7 +309,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     const startedAtMs = this.#clock.now();
     const persistent = { ...params, lifetime: "persistent" } as const;
     const record = encodeRecord(persistentOwner, startedAtMs, persistent, sandbox?.resources);
-    return { record, startedAtMs, maxOutputBytes: params.limits?.outputBytes ?? Number.POSITIVE_INFINITY };
+    return { record, startedAtMs, maxOutputBytes: params.limits?.outputBytes ?? null };
   }
 
   #createProcess(

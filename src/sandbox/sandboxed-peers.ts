@@ -12,6 +12,11 @@ const RETRY_DELAY_MS = 10;
 /** Number of processes that are inspected per tick. */
 const PROCESSES_PER_TICK = 50;
 
+interface Leader {
+  /** When the leader is forgotten; null while it runs. */
+  expiresAt: number | null;
+}
+
 /**
  * Detects connections from sandboxed processes with network access. Such a process could otherwise ask the server for an
  * unsandboxed process. Tokens do not help: clients of this host are accepted without one.
@@ -22,7 +27,7 @@ const PROCESSES_PER_TICK = 50;
 export class SandboxedPeerDetector {
   readonly #clock: Clock;
   /** The outermost process of each sandbox, which is an ancestor of all sandboxed processes. */
-  readonly #leaders = new Map<number, { expiresAt: number }>();
+  readonly #leaders = new Map<number, Leader>();
 
   constructor(clock: Clock = systemClock) {
     this.#clock = clock;
@@ -30,17 +35,18 @@ export class SandboxedPeerDetector {
 
   /** Registers a sandboxed process with network access; returns a function to call when it has exited. */
   add(pid: number): () => void {
-    const entry = { expiresAt: Number.POSITIVE_INFINITY };
-    this.#leaders.set(pid, entry);
+    const leader: Leader = { expiresAt: null };
+    this.#leaders.set(pid, leader);
     return () => {
-      entry.expiresAt = this.#clock.monotonic() + EXITED_RETENTION_MS;
+      leader.expiresAt = this.#clock.monotonic() + EXITED_RETENTION_MS;
     };
   }
 
   /** Returns true if the process at the other end is or may be sandboxed. */
   isSandboxed(peer: PeerAddress): false | Promise<boolean> {
     const now = this.#clock.monotonic();
-    for (const [pid, { expiresAt }] of this.#leaders) if (expiresAt <= now) this.#leaders.delete(pid);
+    for (const [pid, { expiresAt }] of this.#leaders)
+      if (expiresAt !== null && expiresAt <= now) this.#leaders.delete(pid);
     if (this.#leaders.size === 0 || peer.type === "hiddenSocket") return false;
     // A peer that reset the connection at once has no address anymore.
     const address = peer.type === "tcp" ? parseAddress(peer.peerName) : null;

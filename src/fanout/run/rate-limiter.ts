@@ -22,8 +22,8 @@ export class RateLimiter implements RequestGate {
   inFlight = 0;
   /** When requests may be sent again; in the past if nothing delays them. */
   pausedUntilMs = 0;
-  /** When the API last completed an answer; 0: never. */
-  lastAnswerAtMs = 0;
+  /** When the API last completed an answer; null: never. */
+  lastAnswerAtMs: number | null = null;
   #currentConcurrency: number;
   #clock: Clock;
   #requests: TokenBucketPacer | null;

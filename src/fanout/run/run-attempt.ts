@@ -43,7 +43,7 @@ export async function runAttempt(
     case "failed":
       return recordFailure(options, lease, outcome);
     case "exhausted":
-      if (!outcome.isOutage && limiter.lastAnswerAtMs >= beganAtMs) {
+      if (!outcome.isOutage && limiter.lastAnswerAtMs !== null && limiter.lastAnswerAtMs >= beganAtMs) {
         return recordFailure(options, lease, { ...outcome, type: "failed", final: false });
       }
       // The API answered no row since, or for too long: the API is the cause, not the row.

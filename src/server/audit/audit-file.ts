@@ -28,8 +28,10 @@ export class AuditFile {
   #fd: number;
   #isRegular: boolean;
   #size = 0;
-  /** Offset up to which the file system has reserved space. Infinity if it cannot. */
+  /** Offset up to which the file system has reserved space. */
   #reservedUntil = 0;
+  /** False if the file system cannot reserve space for this file. */
+  #canReserve = true;
 
   /** Opens the file. Throws if it cannot be opened, or another server writes it. */
   constructor(path: string, system: AuditSystem | null) {
@@ -79,7 +81,8 @@ export class AuditFile {
 
   /** Reserves space for the next lines. Returns null, or the name of the system error if the disk is full. */
   reserve(): string | null {
-    if (!this.#system || !this.#isRegular || this.#reservedUntil - this.#size >= MIN_RESERVED_BYTES) return null;
+    if (!this.#system || !this.#isRegular || !this.#canReserve) return null;
+    if (this.#reservedUntil - this.#size >= MIN_RESERVED_BYTES) return null;
     const errno = this.#system.reserveSpace(this.#fd, this.#size, RESERVE_STEP_BYTES);
     if (errno === 0) {
       this.#reservedUntil = this.#size + RESERVE_STEP_BYTES;
@@ -88,7 +91,7 @@ export class AuditFile {
     const code = getSystemErrorName(-errno);
     if (DISK_FULL.has(code)) return code;
     // The file system cannot reserve space.
-    this.#reservedUntil = Number.POSITIVE_INFINITY;
+    this.#canReserve = false;
     return null;
   }
 
@@ -132,7 +135,7 @@ export class AuditFile {
     if (!this.#isRegular) return;
     try {
       ftruncateSync(this.#fd, Math.max(0, fstatSync(this.#fd).size - bytes));
-      this.#reservedUntil = 0;
+      this.#forgetReservation();
     } catch {
       // `chattr +a` allows only appending. The next write ends the incomplete line.
     }
@@ -149,7 +152,12 @@ export class AuditFile {
 
   #resetSize({ size }: Stats): void {
     this.#size = size;
+    this.#forgetReservation();
+  }
+
+  #forgetReservation(): void {
     this.#reservedUntil = 0;
+    this.#canReserve = true;
   }
 }
 

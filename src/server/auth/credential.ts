@@ -57,7 +57,8 @@ export class LiveCredential implements Credential {
   }
 
   onEnd(listener: (reason: string) => void): (() => void) | null {
-    if (this.#hasEnded || this.#remainingMs() <= 0) return null;
+    const remainingMs = this.#remainingMs();
+    if (this.#hasEnded || (remainingMs !== null && remainingMs <= 0)) return null;
     // A wrapper, so that one function can listen twice.
     const entry = (reason: string) => listener(reason);
     this.#listeners.add(entry);
@@ -84,14 +85,15 @@ export class LiveCredential implements Credential {
     for (const listener of listeners) listener(reason);
   }
 
-  #remainingMs(): number {
+  /** Returns null if the credential does not expire. */
+  #remainingMs(): number | null {
     const { expiresAtMs } = this;
-    return expiresAtMs === undefined ? Number.POSITIVE_INFINITY : expiresAtMs - this.#options.clock.now();
+    return expiresAtMs === undefined ? null : expiresAtMs - this.#options.clock.now();
   }
 
   #scheduleExpiry(): void {
     const remainingMs = this.#remainingMs();
-    if (remainingMs === Number.POSITIVE_INFINITY) return;
+    if (remainingMs === null) return;
     if (remainingMs <= 0) {
       this.end(this.#options.expiredReason ?? CREDENTIAL_END_REASONS.expired);
       return;

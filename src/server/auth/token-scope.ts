@@ -73,9 +73,9 @@ function contradiction({ grants, roots, sandbox }: TokenScope): string | null {
 const STARTS: ReadonlySet<string> = new Set(["process", "process/start", "command/exec"]);
 const DRIVES: ReadonlySet<string> = new Set(["attach:driver"]);
 
-/** Returns a text that is equal for equal scopes. A session belongs to one scope. */
-export function scopeKey(scope: TokenScope | undefined): string {
-  if (!scope) return "";
+/** Returns a text that is equal for equal scopes, or null without a scope. A session belongs to one scope. */
+export function scopeKey(scope: TokenScope | undefined): string | null {
+  if (!scope) return null;
   const { grants, roots, sandbox, limits } = scope;
   return JSON.stringify([
     [...grants].sort(),

@@ -49,7 +49,13 @@ export class SessionRegistry {
     return this.#add(this.#newId(), principal.id, client, release, scopeKey(principal.credential?.scope));
   }
 
-  #add(id: string, ownerId: string, client: SessionClient | null, release: () => void, ownerScope = ""): Session {
+  #add(
+    id: string,
+    ownerId: string,
+    client: SessionClient | null,
+    release: () => void,
+    ownerScope: string | null = null,
+  ): Session {
     const session = new Session(id, client, {
       ...this.#deps,
       ownerId,
@@ -96,7 +102,7 @@ export class SessionRegistry {
     const session = this.#sessions.get(id);
     const scope = scopeKey(principal.credential?.scope);
     // Through a session of another scope, a token could use processes that its own scope does not confine.
-    if (!session || !canAccess(principal, session.ownerId) || (scope !== "" && scope !== session.ownerScope))
+    if (!session || !canAccess(principal, session.ownerId) || (scope !== null && scope !== session.ownerScope))
       throw invalidRequest(`unknown session id ${id}${this.#generationHint(client.extensions.size > 0)}`);
     const former = session.client;
     const isOwn = policy.type === "own";

@@ -38,8 +38,8 @@ export interface ServerSessionDeps {
   generation: string;
   number: number;
   ownerId: string;
-  /** Key of the scope of the token that opened the session; empty if it grants everything. */
-  ownerScope: string;
+  /** Key of the scope of the token that opened the session; null if it grants everything. */
+  ownerScope: string | null;
   config: ServerConfig;
   /** Called once, when the session can no longer be resumed. */
   onEnded: (session: Session) => void;
@@ -69,8 +69,8 @@ export class Session implements SandboxScope {
   readonly id: string;
   /** Id of the principal that opened the session. An operator who takes it over does not become its owner. */
   readonly ownerId: string;
-  /** Key of the scope of the token that opened the session; empty if it grants everything. */
-  readonly ownerScope: string;
+  /** Key of the scope of the token that opened the session; null if it grants everything. */
+  readonly ownerScope: string | null;
   /** Distinguishes the sessions of a server without revealing their ids. */
   readonly number: number;
   readonly #deps: ServerSessionDeps;
