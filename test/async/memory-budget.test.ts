@@ -8,7 +8,7 @@ import { RetentionBudget } from "../../src/exec/log/retention-budget.ts";
 
 const never = new AbortController().signal;
 
-test("shares one limit between two kinds: one waits for the bytes of the other", async () => {
+test("the memory budget shares one limit between two kinds: one waits for the bytes of the other", async () => {
   const ledger = new MemoryBudget(100);
   const [files, messages] = [new ByteSemaphore(100, ledger), new ByteSemaphore(100, ledger)];
   const first = await files.acquire(60, never);
@@ -27,7 +27,7 @@ test("shares one limit between two kinds: one waits for the bytes of the other",
   assert.equal(ledger.bytes, 0);
 });
 
-test("admits one request of each kind even if the memory budget is full", async () => {
+test("the memory budget admits one request of each kind even if it is full", async () => {
   const ledger = new MemoryBudget(100);
   ledger.charge(500);
   const [files, bodies] = [new ByteSemaphore(50, ledger), new ByteSemaphore(50, ledger)];
@@ -40,7 +40,7 @@ test("admits one request of each kind even if the memory budget is full", async 
   assert.equal(ledger.bytes, 500);
 });
 
-test("evicts retained output for requests in flight, but not all of it", async () => {
+test("the memory budget evicts retained output for requests in flight, but not all of it", async () => {
   const ledger = new MemoryBudget(1000);
   const budget = new RetentionBudget(800, ledger);
   const logs = Array.from({ length: 8 }, () => new EventLog({ budget, limits: { retainedBytes: 100 } }));
@@ -53,7 +53,7 @@ test("evicts retained output for requests in flight, but not all of it", async (
   assert.ok(budget.bytes >= 200, `${budget.bytes} are retained`);
 });
 
-test("pauses processes while the memory budget is full, and resumes them when memory is free", () => {
+test("the memory budget pauses processes while it is full, and resumes them when memory is free", () => {
   const MIB = 1024 * 1024;
   const ledger = new MemoryBudget(8 * MIB);
   const budget = new RetentionBudget(4 * MIB, ledger);
@@ -83,7 +83,7 @@ test("pauses processes while the memory budget is full, and resumes them when me
   assert.ok(held.every(({ paused }) => !paused));
 });
 
-test("counts exactly the bytes of all kinds, and ends all waits", async () => {
+test("the memory budget counts exactly the bytes of all kinds, and ends all waits", async () => {
   const step = fc.record({
     kind: fc.nat({ max: 1 }),
     bytes: fc.integer({ min: 1, max: 120 }),
@@ -134,7 +134,7 @@ test("counts exactly the bytes of all kinds, and ends all waits", async () => {
   );
 });
 
-test("reclaims by the value of the memory, not by the order of registration", () => {
+test("the memory budget reclaims by the value of the memory, not by the order of registration", () => {
   const budget = new MemoryBudget(100);
   const order: string[] = [];
   for (const kind of ["detachedSessions", "liveProcesses", "caches", "closedProcesses"] as const)

@@ -54,7 +54,7 @@ test("an interrupted process waits at most a few seconds for the database", asyn
   await riding;
 });
 
-test("does not treat a database error response as an outage", async () => {
+test("OutageRetry does not treat a database error response as an outage", async () => {
   const { outage, world } = outageOf({ timeoutMs: 600_000 });
   const error = Object.assign(new Error("duplicate key"), { code: "23505" });
   await assert.rejects(
@@ -82,7 +82,7 @@ test("after the outage timeout, each statement is tried once without waiting unt
   assert.equal(await later, "done");
 });
 
-test("reports the time since the last outage, so that an outage does not make workers look dead", async () => {
+test("OutageRetry reports the time since the last outage, so that an outage does not make workers look dead", async () => {
   const { clock, outage, statement, world } = outageOf({ timeoutMs: 60_000 });
   assert.equal(outage.healthyForMs, Number.POSITIVE_INFINITY);
   const riding = outage.run(statement);

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { ipVersion } from "../../src/base/ip-address.ts";
 
-test("returns the same IP version as node:net", () => {
+test("ipVersion returns the same IP version as node:net", () => {
   const nearly = fc
     .array(fc.constantFrom("::", ":", "1", "ffff", "0", "127", "255", "256", "01", ".", "g", "%", "lo", " ", "\n", "["))
     .map((parts) => parts.join(""));

@@ -42,7 +42,7 @@ describe("a process that the server has forgotten", () => {
     await server.close();
   });
 
-  test("is forgotten by the server although it was disposed before it closed", async () => {
+  test("is forgotten although the client disposed it before it closed", async () => {
     const { host, server, client } = await connected();
     const process = await client.start(START);
     const fake = host.process("p");

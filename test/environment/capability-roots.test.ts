@@ -13,7 +13,7 @@ async function discover(scratch: Scratch, name: string) {
   return root;
 }
 
-test("finds a plugin with its configuration and every skill of its tree, in order", async (t) => {
+test("capability discovery finds a plugin with its configuration and every skill of its tree, in order", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("p/.codex-plugin/plugin.json", '{"name":"p"}');
   scratch.file("p/.mcp.json", '{"mcpServers":{}}');
@@ -51,7 +51,7 @@ test("finds a plugin with its configuration and every skill of its tree, in orde
   });
 });
 
-test("reads the configuration files that a manifest names, but none outside of the plugin", async (t) => {
+test("capability discovery reads the configuration files that a manifest names, but none outside of the plugin", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("p/.codex-plugin/plugin.json", '{"mcpServers":"./m.json","apps":"../secret.json"}');
   scratch.file("p/m.json", "{}");
@@ -61,14 +61,14 @@ test("reads the configuration files that a manifest names, but none outside of t
   assert.equal(plugin?.appsConfig, null);
 });
 
-test("returns a broken manifest unchanged", async (t) => {
+test("capability discovery returns a broken manifest unchanged", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("p/.claude-plugin/plugin.json", "{broken");
   const { plugin } = await discover(scratch, "p");
   assert.equal(plugin?.manifest.contents, "{broken");
 });
 
-test("reports a root that is missing or not a directory in its own result", async (t) => {
+test("capability discovery reports a root that is missing or not a directory in its own result", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("file");
   const { roots } = await discoverCapabilityRoots({
@@ -84,7 +84,7 @@ test("reports a root that is missing or not a directory in its own result", asyn
   assert.deepEqual(await discoverCapabilityRoots({ roots: [] }), { roots: [] });
 });
 
-test("omits a file that is not UTF-8 and warns", async (t) => {
+test("capability discovery omits a file that is not UTF-8 and warns", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("p/a/SKILL.md", Buffer.from([0xff, 0xfe]));
   scratch.file("p/b/SKILL.md", skill("b"));
@@ -93,14 +93,14 @@ test("omits a file that is not UTF-8 and warns", async (t) => {
   assert.deepEqual(warnings, [`capability file ${scratch.uri("p/a/SKILL.md")} is not UTF-8`]);
 });
 
-test("terminates in a tree with a cycle of links", async (t) => {
+test("capability discovery terminates in a tree with a cycle of links", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("p/a/SKILL.md", skill("a"));
   scratch.link("p/a/loop", "..");
   assert.equal((await discover(scratch, "p")).skills.length, 1);
 });
 
-test("finds the user's skills by their front matter and warns about unread files", async (t) => {
+test("capability discovery finds the user's skills by their front matter and warns about unread files", async (t) => {
   const scratch = new Scratch(t);
   const env = { HOME: scratch.path("home") };
   assert.deepEqual(await discoverCapabilities(env), { plugins: [], skills: [], warnings: [] });

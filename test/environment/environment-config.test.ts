@@ -26,7 +26,7 @@ function host(t: TestContext) {
   };
 }
 
-test("returns no layers for a host without configuration", async (t) => {
+test("readEnvironmentConfig returns no layers for a host without configuration", async (t) => {
   const { scratch, read } = host(t);
   assert.deepEqual(await read([["model"]]), {
     userHomeDir: scratch.uri("home"),
@@ -37,7 +37,7 @@ test("returns no layers for a host without configuration", async (t) => {
   });
 });
 
-test("returns system, user and project layers in ascending priority, each with its directory", async (t) => {
+test("readEnvironmentConfig returns system, user and project layers in ascending priority, each with its directory", async (t) => {
   const { scratch, read, trust } = host(t);
   scratch.file("etc/config.toml", 'model = "system"\n');
   trust('model = "user"');
@@ -61,7 +61,7 @@ test("returns system, user and project layers in ascending priority, each with i
   assert.equal(config.cloudInsertionIndex, 1);
 });
 
-test("ignores the configuration of an untrusted project", async (t) => {
+test("readEnvironmentConfig ignores the configuration of an untrusted project", async (t) => {
   const { scratch, layers } = host(t);
   scratch.directory("project/.git");
   scratch.file("project/.codex/config.toml", 'model = "top"\n');
@@ -69,7 +69,7 @@ test("ignores the configuration of an untrusted project", async (t) => {
   assert.deepEqual(await layers([["model"]]), [["user", { model: "user" }]]);
 });
 
-test("returns only the values of the key paths, even if the paths overlap", async (t) => {
+test("readEnvironmentConfig returns only the values of the key paths, even if the paths overlap", async (t) => {
   const { scratch, layers } = host(t);
   scratch.file(
     "home/.codex/config.toml",
@@ -90,7 +90,7 @@ test("returns only the values of the key paths, even if the paths overlap", asyn
   assert.equal(await user(["__proto__"]), undefined);
 });
 
-test("reads requirements from the system layer only", async (t) => {
+test("readEnvironmentConfig reads requirements from the system layer only", async (t) => {
   const { scratch, read } = host(t);
   scratch.file("etc/requirements.toml", 'allowed = ["read-only"]\nother = 1\n');
   const { requirements, config } = await read([], [["allowed"]]);
@@ -107,7 +107,7 @@ test("reads requirements from the system layer only", async (t) => {
   });
 });
 
-test("requires at least one path and rejects empty paths", async (t) => {
+test("readEnvironmentConfig requires at least one path and rejects empty paths", async (t) => {
   const { read } = host(t);
   await assert.rejects(read([]), {
     code: -32602,
@@ -119,7 +119,7 @@ test("requires at least one path and rejects empty paths", async (t) => {
   });
 });
 
-test("names a file with invalid TOML in the error", async (t) => {
+test("readEnvironmentConfig names a file with invalid TOML in the error", async (t) => {
   const { scratch, read } = host(t);
   const path = scratch.file("home/.codex/config.toml", "model = [broken");
   await assert.rejects(read([["model"]]), (error: Error & { code?: number }) => {
@@ -128,7 +128,7 @@ test("names a file with invalid TOML in the error", async (t) => {
   });
 });
 
-test("finds no project for a missing directory", async (t) => {
+test("readEnvironmentConfig finds no project for a missing directory", async (t) => {
   const { layers, trust } = host(t);
   trust('model = "user"');
   assert.deepEqual(await layers([["model"]], "nowhere/at/all"), [["user", { model: "user" }]]);

@@ -7,14 +7,14 @@ import { FILE_EXISTS, LINK_LOOP, NOT_A_DIRECTORY, NOT_FOUND, refusal, Scratch } 
 
 const HAS_LINK = refusal(-32600, "path contains a symbolic link");
 
-test("creates a directory with its parents and accepts an existing directory", async (t) => {
+test("fs/createDirectory creates a directory with its parents and accepts an existing directory", async (t) => {
   const scratch = new Scratch(t);
   await createDirectory({ path: scratch.uri("m/n/o") });
   await createDirectory({ path: scratch.uri("m/n/o") });
   assert.ok(statSync(scratch.path("m/n/o")).isDirectory());
 });
 
-test("requires an existing parent and a free name without `recursive`", async (t) => {
+test("fs/createDirectory requires an existing parent and a free name without `recursive`", async (t) => {
   const scratch = new Scratch(t);
   scratch.directory("m");
   await assert.rejects(createDirectory({ path: scratch.uri("m"), recursive: false }), FILE_EXISTS);
@@ -23,7 +23,7 @@ test("requires an existing parent and a free name without `recursive`", async (t
   assert.ok(statSync(scratch.path("m/new")).isDirectory());
 });
 
-test("rejects creating a directory at the path of a file or broken link", async (t) => {
+test("fs/createDirectory rejects the path of a file or broken link", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("a.txt");
   scratch.link("link", "a.txt");
@@ -34,7 +34,7 @@ test("rejects creating a directory at the path of a file or broken link", async 
   await assert.rejects(createDirectory({ path: scratch.uri("a.txt/x") }), NOT_A_DIRECTORY);
 });
 
-test("creates a directory through a link only with followSymlinks", async (t) => {
+test("fs/createDirectory creates a directory through a link only with followSymlinks", async (t) => {
   const scratch = new Scratch(t);
   scratch.directory("sub");
   scratch.link("dlink", "sub");
@@ -52,7 +52,7 @@ test("creates a directory through a link only with followSymlinks", async (t) =>
   assert.ok(statSync(scratch.path("sub/x/y")).isDirectory());
 });
 
-test("returns the metadata of a link's target and reports the link", async (t) => {
+test("fs/getMetadata returns the metadata of a link's target and reports the link", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("a.txt", "hello");
   scratch.link("link", "a.txt");
@@ -72,7 +72,7 @@ test("returns the metadata of a link's target and reports the link", async (t) =
   await assert.rejects(getMetadata({ path: scratch.uri("zz") }), NOT_FOUND);
 });
 
-test("rejects links for metadata with followSymlinks: false", async (t) => {
+test("fs/getMetadata rejects links with followSymlinks: false", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("sub/a.txt", "hello");
   scratch.link("link", "sub/a.txt");
@@ -87,7 +87,7 @@ test("rejects links for metadata with followSymlinks: false", async (t) => {
   assert.equal((await getMetadata({ path: "file:///", followSymlinks: false })).isDirectory, true);
 });
 
-test("returns the canonical path of a file", async (t) => {
+test("fs/canonicalize returns the canonical path of a file", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("sub/a b", "");
   scratch.link("dlink", "sub");
@@ -97,7 +97,7 @@ test("returns the canonical path of a file", async (t) => {
   await assert.rejects(canonicalize({ path: scratch.uri("zz") }), NOT_FOUND);
 });
 
-test("lists hidden names and link targets of a directory, and omits broken links", async (t) => {
+test("fs/readDirectory lists hidden names and link targets, and omits broken links", async (t) => {
   const scratch = new Scratch(t);
   scratch.file(".hidden");
   scratch.file("sub/b");
@@ -116,7 +116,7 @@ test("lists hidden names and link targets of a directory, and omits broken links
   await assert.rejects(readDirectory({ path: scratch.uri("sub/b") }), NOT_A_DIRECTORY);
 });
 
-test("lists a directory with the maximum number of entries and rejects a larger directory", async (t) => {
+test("fs/readDirectory lists the maximum number of entries and rejects a larger directory", async (t) => {
   const scratch = new Scratch(t);
   for (const name of ["a", "b", "c"]) scratch.file(name);
   assert.equal((await readDirectory({ path: scratch.uri() }, 3)).entries.length, 3);
@@ -126,7 +126,7 @@ test("lists a directory with the maximum number of entries and rejects a larger 
   );
 });
 
-test("reports the system error for a symbolic link that points to itself", async (t) => {
+test("fs/getMetadata reports the system error for a symbolic link that points to itself", async (t) => {
   const scratch = new Scratch(t);
   scratch.link("loop", "loop");
   await assert.rejects(getMetadata({ path: scratch.uri("loop") }), LINK_LOOP);

@@ -14,7 +14,7 @@ function handles(t: { after(fn: () => Promise<void>): void }): FileHandles {
   return table;
 }
 
-test("reads blocks at any offset and reports the end with a short block", async (t) => {
+test("FileHandles reads blocks at any offset and reports the end with a short block", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("s", "0123456789");
   const table = handles(t);
@@ -32,7 +32,7 @@ test("reads blocks at any offset and reports the end with a short block", async 
   assert.deepEqual(await read(0, MAX_BLOCK_BYTES), ["0123456789", true]);
 });
 
-test("rejects a block of less than one byte or more than 1 MiB", async (t) => {
+test("FileHandles rejects a block of less than one byte or more than 1 MiB", async (t) => {
   const table = handles(t);
   const length = (what: string) => refusal(-32600, `file ${what} block length must be between 1 and 1048576`);
   for (const len of [0, MAX_BLOCK_BYTES + 1]) {
@@ -42,7 +42,7 @@ test("rejects a block of less than one byte or more than 1 MiB", async (t) => {
   }
 });
 
-test("truncates a file on replace and writes blocks at any offset", async (t) => {
+test("FileHandles truncates a file on replace and writes blocks at any offset", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("w", "what was there");
   const table = handles(t);
@@ -59,7 +59,7 @@ test("truncates a file on replace and writes blocks at any offset", async (t) =>
   assert.equal(existsSync(scratch.path("new")), true);
 });
 
-test("allows only the mode that a handle was opened with", async (t) => {
+test("FileHandles allows only the mode that a handle was opened with", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("f", "x");
   const table = handles(t);
@@ -70,7 +70,7 @@ test("allows only the mode that a handle was opened with", async (t) => {
   assert.equal(readFileSync(scratch.path("f"), "utf8"), "x");
 });
 
-test("rejects an id in use and accepts closing an unknown id", async (t) => {
+test("FileHandles rejects an id in use and accepts closing an unknown id", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("f", "x");
   const table = handles(t);
@@ -84,7 +84,7 @@ test("rejects an id in use and accepts closing an unknown id", async (t) => {
   await open();
 });
 
-test("accepts one of two concurrent opens with the same id", async (t) => {
+test("FileHandles accepts one of two concurrent opens with the same id", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("f");
   const table = handles(t);
@@ -92,7 +92,7 @@ test("accepts one of two concurrent opens with the same id", async (t) => {
   assert.deepEqual(both.map(({ status }) => status).sort(), ["fulfilled", "rejected"]);
 });
 
-test("accepts ids of 0 to 32 bytes", async (t) => {
+test("FileHandles accepts ids of 0 to 32 bytes", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("f");
   const table = handles(t);
@@ -102,7 +102,7 @@ test("accepts ids of 0 to 32 bytes", async (t) => {
   await assert.rejects(open("ü".repeat(17)), refusal(-32600, "file handle ID must not exceed 32 bytes"));
 });
 
-test("limits a connection to 128 open files and does not count failed opens", async (t) => {
+test("FileHandles limits a connection to 128 open files and does not count failed opens", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("f");
   const table = handles(t);
@@ -116,7 +116,7 @@ test("limits a connection to 128 open files and does not count failed opens", as
   await open(999);
 });
 
-test("opens regular files only and does not block on a pipe", async (t) => {
+test("FileHandles opens regular files only and does not block on a pipe", async (t) => {
   const scratch = new Scratch(t);
   scratch.fifo("pipe");
   scratch.link("loop", "loop");
@@ -133,7 +133,7 @@ test("opens regular files only and does not block on a pipe", async (t) => {
   await assert.rejects(open(scratch.uri("no/such"), "replace"), NOT_FOUND);
 });
 
-test("closes every file with the table, including a file that is being opened", {
+test("FileHandles closes every file when it is closed, including a file that is being opened", {
   skip: noProc(),
 }, async (t) => {
   const scratch = new Scratch(t);
@@ -148,7 +148,7 @@ test("closes every file with the table, including a file that is being opened", 
   await assert.rejects(table.open({ handleId: "c", path: scratch.uri("f") }), { code: -32600 });
 });
 
-test("assembles a file from blocks of any order and size", async (t) => {
+test("FileHandles assembles a file from blocks of any order and size", async (t) => {
   const scratch = new Scratch(t);
   const table = handles(t);
   const block = fc.record({

@@ -53,7 +53,7 @@ function startWatches(t: TestContext): { scratch: Scratch; reports: WatchReports
   return { scratch, reports: new WatchReports(t, scratch) };
 }
 
-test("reports once that a missing file appeared", async (t) => {
+test("MissingWatches reports once that a missing file appeared", async (t) => {
   const { scratch, reports } = startWatches(t);
   assert.equal(await reports.watch(1, ["new", "other"]), true);
   assert.equal(await reports.nextReport(() => scratch.file("new")), 1);
@@ -61,7 +61,7 @@ test("reports once that a missing file appeared", async (t) => {
   assert.deepEqual(await reports.reportsSoFar(2), [1]);
 });
 
-test("reports that a missing parent appeared, so that the client can watch again", async (t) => {
+test("MissingWatches reports that a missing parent appeared, so that the client can watch again", async (t) => {
   const { scratch, reports } = startWatches(t);
   assert.equal(await reports.watch(1, ["x/y/z"]), true);
   assert.equal(await reports.nextReport(() => mkdirSync(scratch.path("x"))), 1);
@@ -72,7 +72,7 @@ test("reports that a missing parent appeared, so that the client can watch again
   assert.equal(await reports.watch(4, ["x/y/z"]), false);
 });
 
-test("watches a file although its parents appear during the lookup", async (t) => {
+test("MissingWatches watches a file although its parents appear during the lookup", async (t) => {
   const { scratch, reports } = startWatches(t);
   // The server checks the path from its end to its start, so the parents appear between two checks.
   for (let ticks = 1; ticks <= 20; ticks++) {
@@ -85,7 +85,7 @@ test("watches a file although its parents appear during the lookup", async (t) =
   }
 });
 
-test("watches through a link to a directory that appears during the start of the watch", async (t) => {
+test("MissingWatches watches through a link to a directory that appears during the start of the watch", async (t) => {
   const scratch = new Scratch(t);
   scratch.directory("real");
   let isLinked = false;
@@ -102,7 +102,7 @@ test("watches through a link to a directory that appears during the start of the
   assert.equal(await reports.nextReport(() => scratch.file("real/file")), 1);
 });
 
-test("ignores other names in the same directory", async (t) => {
+test("MissingWatches ignores other names in the same directory", async (t) => {
   const { scratch, reports } = startWatches(t);
   await reports.watch(1, ["new"]);
   scratch.file("unrelated");
@@ -111,7 +111,7 @@ test("ignores other names in the same directory", async (t) => {
   assert.deepEqual(reports.watchIds, [1]);
 });
 
-test("ends at once if a path exists or can never exist", async (t) => {
+test("MissingWatches ends at once if a path exists or can never exist", async (t) => {
   const { scratch, reports } = startWatches(t);
   scratch.file("a");
   scratch.link("broken", "nowhere");
@@ -127,7 +127,7 @@ test("ends at once if a path exists or can never exist", async (t) => {
   await assert.rejects(reports.watches.watchMissing({ watchId: 9, missing: ["x"] }), { code: -32602 });
 });
 
-test("reports a change of an existing file and its removal", async (t) => {
+test("MissingWatches reports a change of an existing file and its removal", async (t) => {
   const { scratch, reports } = startWatches(t);
   scratch.file("p", "1");
   assert.equal(await reports.watch(1, ["new"], "p"), true);
@@ -136,14 +136,14 @@ test("reports a change of an existing file and its removal", async (t) => {
   assert.equal(await reports.nextReport(() => rmSync(scratch.path("p"))), 2);
 });
 
-test("reports that the watched directory was moved", async (t) => {
+test("MissingWatches reports that the watched directory was moved", async (t) => {
   const { scratch, reports } = startWatches(t);
   scratch.directory("sub");
   assert.equal(await reports.watch(1, ["sub/q"]), true);
   assert.equal(await reports.nextReport(() => renameSync(scratch.path("sub"), scratch.path("gone"))), 1);
 });
 
-test("ends the previous watch on a higher id, even if the new watch is rejected", async (t) => {
+test("MissingWatches ends the previous watch on a higher id, even if the new watch is rejected", async (t) => {
   const { scratch, reports } = startWatches(t);
   scratch.file("a");
   await reports.watch(1, ["one"]);
@@ -156,7 +156,7 @@ test("ends the previous watch on a higher id, even if the new watch is rejected"
   assert.deepEqual(await reports.reportsSoFar(6), [3]);
 });
 
-test("ignores a watch id that is not higher than all earlier ids", async (t) => {
+test("MissingWatches ignores a watch id that is not higher than all earlier ids", async (t) => {
   const { scratch, reports } = startWatches(t);
   assert.equal(await reports.watch(0, ["n"]), false);
   assert.equal(await reports.watch(9, ["n"]), true);
@@ -166,14 +166,14 @@ test("ignores a watch id that is not higher than all earlier ids", async (t) => 
   assert.equal(await reports.watch(9, ["m"]), false);
 });
 
-test("accepts at most 64 paths per watch", async (t) => {
+test("MissingWatches accepts at most 64 paths per watch", async (t) => {
   const { reports } = startWatches(t);
   const names = Array.from({ length: MAX_MISSING_PATHS + 1 }, (_, at) => `m${at}`);
   assert.equal(await reports.watch(1, names), false);
   assert.equal(await reports.watch(2, names.slice(1)), true);
 });
 
-test("keeps the higher id of two concurrent watches", async (t) => {
+test("MissingWatches keeps the higher id of two concurrent watches", async (t) => {
   const { scratch, reports } = startWatches(t);
   const results = await Promise.all([reports.watch(1, ["one"]), reports.watch(2, ["two"])]);
   assert.deepEqual(results, [false, true]);
@@ -182,7 +182,7 @@ test("keeps the higher id of two concurrent watches", async (t) => {
   assert.deepEqual(reports.watchIds, [2]);
 });
 
-test("reports and watches nothing after close", async (t) => {
+test("MissingWatches reports and watches nothing after close", async (t) => {
   const scratch = new Scratch(t);
   const watchIds: number[] = [];
   const closed = new MissingWatches((id) => watchIds.push(id));
@@ -198,7 +198,7 @@ test("reports and watches nothing after close", async (t) => {
   });
 });
 
-test("polls if the system has no watch left", async (t) => {
+test("MissingWatches polls if the system has no watch left", async (t) => {
   const scratch = new Scratch(t);
   const clock = new ManualClock();
   const watch = () => {

@@ -5,7 +5,7 @@ import { osErrorMessage, osRequestError, withOsErrors } from "../../src/files/os
 
 const linux = process.platform === "linux" ? false : "error numbers are those of Linux";
 
-test("formats system errors as in the wire protocol, with their error number", { skip: linux }, () => {
+test("osErrorMessage formats system errors as in the wire protocol, with their error number", { skip: linux }, () => {
   assert.equal(osErrorMessage("ENOENT"), "No such file or directory (os error 2)");
   assert.equal(osErrorMessage("ELOOP"), "Symbolic link loop (os error 40)");
   assert.equal(osErrorMessage("EADDRINUSE"), "Address in use (os error 98)");
@@ -14,7 +14,7 @@ test("formats system errors as in the wire protocol, with their error number", {
   assert.equal(osErrorMessage("ENOEXEC"), "Exec format error (os error 8)");
 });
 
-test("returns an unknown error name unchanged", () => {
+test("osErrorMessage returns an unknown error name unchanged", () => {
   assert.equal(osErrorMessage("EODD"), "EODD");
 });
 
@@ -27,14 +27,14 @@ const codes: [name: string, code: number][] = [
   ["EIO", -32603],
 ];
 for (const [name, code] of codes) {
-  test(`maps ${name} to error code ${code}`, () => {
+  test(`osRequestError maps ${name} to error code ${code}`, () => {
     const converted = osRequestError(Object.assign(new Error("x"), { code: name }));
     assert.ok(converted instanceof Error && "code" in converted);
     assert.equal(converted.code, code);
   });
 }
 
-test("converts a failed call to a RequestError with the system error as cause", async () => {
+test("withOsErrors converts a failed call to a RequestError with the system error as cause", async () => {
   await assert.rejects(
     withOsErrors(() => readFile("/no/such/file")),
     (error: Error) =>
@@ -42,7 +42,7 @@ test("converts a failed call to a RequestError with the system error as cause", 
   );
 });
 
-test("rethrows other errors unchanged", async () => {
+test("withOsErrors and osRequestError leave other errors unchanged", async () => {
   const bug = new TypeError("a bug");
   await assert.rejects(
     withOsErrors(() => Promise.reject(bug)),

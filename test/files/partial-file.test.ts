@@ -20,7 +20,7 @@ function handles(t: TestContext): FileHandles {
   return table;
 }
 
-test("commits a partial file only if size and checksum match", async (t) => {
+test("fs/commit commits a partial file only if size and checksum match", async (t) => {
   const scratch = new Scratch(t);
   const table = handles(t);
   scratch.file("file", "old", 0o640);
@@ -55,7 +55,7 @@ for (const [name, gmacKey, digestOf] of [
   ["SHA-256", undefined, sha256],
   ["GMAC", KEY, (text: string) => gmac(text, KEY)],
 ] as const)
-  test(`returns the ${name} of the content for any write order`, async (t) => {
+  test(`fs/checksum returns the ${name} of the content for any write order`, async (t) => {
     const scratch = new Scratch(t);
     const table = handles(t);
     await table.openPartial({ handleId: "p", path: scratch.uri("part") });
@@ -75,7 +75,7 @@ for (const [name, gmacKey, digestOf] of [
     assert.equal(await sum(13), null);
   });
 
-test("computes the checksum again with another key, and commits with the latest", async (t) => {
+test("fs/checksum computes the checksum again with another key, and fs/commit uses the latest", async (t) => {
   const scratch = new Scratch(t);
   const table = handles(t);
   await table.openPartial({ handleId: "p", path: scratch.uri("part") });
@@ -101,7 +101,7 @@ test("computes the checksum again with another key, and commits with the latest"
   assert.equal(readFileSync(scratch.path("file"), "utf8"), "abc");
 });
 
-test("resumes a partial file and rejects a link at its path", async (t) => {
+test("fs/openPartial resumes a partial file and rejects a link at its path", async (t) => {
   const scratch = new Scratch(t);
   const table = handles(t);
   scratch.file("part", "abc");
@@ -111,7 +111,7 @@ test("resumes a partial file and rejects a link at its path", async (t) => {
   await assert.rejects(table.openPartial({ handleId: "l", path: scratch.uri("link") }), LINK_LOOP);
 });
 
-test("creates a file or a link atomically and replaces no directory or pipe", async (t) => {
+test("fs/writeAtomic creates a file or a link atomically and replaces no directory or pipe", async (t) => {
   const scratch = new Scratch(t);
   const chunk = Buffer.from("new");
   symlinkSync("elsewhere", scratch.path("link"));
@@ -136,7 +136,7 @@ test("creates a file or a link atomically and replaces no directory or pipe", as
   assert.deepEqual(readdirSync(scratch.root).sort(), ["directory", "elsewhere", "link", "pipe"]);
 });
 
-test("scans a directory in sorted pages without missing a name", async (t) => {
+test("fs/scan returns a directory in sorted pages without missing a name", async (t) => {
   const scratch = new Scratch(t);
   const names = ["%41", "A", "a b", "a", "ä", "z"];
   for (const name of names) scratch.file(name);

@@ -35,7 +35,7 @@ function tree(t: TestContext): Scratch {
   return scratch;
 }
 
-test("lists a tree breadth first and sorted, without links and special files", async (t) => {
+test("fs/walk lists a tree breadth first and sorted, without links and special files", async (t) => {
   const result = await walked(tree(t));
   assert.deepEqual(result, {
     paths: [".git/", "sub/", ".git/x/", "sub/b", "sub/deep/"],
@@ -44,12 +44,12 @@ test("lists a tree breadth first and sorted, without links and special files", a
   });
 });
 
-test("enters each directory once, by its first path, when it follows links", async (t) => {
+test("fs/walk enters each directory once, by its first path, when it follows links", async (t) => {
   const { paths } = await walked(tree(t), { followDirectorySymlinks: true });
   assert.deepEqual(paths, [".git/", "dlink/", "sub/", ".git/x/", "dlink/b", "dlink/deep/", "dlink/up/"]);
 });
 
-test("lists but does not enter hidden directories with pruneHiddenDirectories, except the root", async (t) => {
+test("fs/walk lists but does not enter hidden directories with pruneHiddenDirectories, except the root", async (t) => {
   const scratch = tree(t);
   assert.deepEqual((await walked(scratch, { pruneHiddenDirectories: true })).paths, [
     ".git/",
@@ -60,7 +60,7 @@ test("lists but does not enter hidden directories with pruneHiddenDirectories, e
   assert.deepEqual((await walked(scratch, { pruneHiddenDirectories: true }, ".git")).paths, [".git/x/"]);
 });
 
-test("applies the depth limit without reporting truncation", async (t) => {
+test("fs/walk applies the depth limit without reporting truncation", async (t) => {
   const scratch = tree(t);
   assert.deepEqual(await walked(scratch, { maxDepth: 0 }), {
     paths: [".git/", "sub/"],
@@ -70,7 +70,7 @@ test("applies the depth limit without reporting truncation", async (t) => {
   assert.equal((await walked(scratch, { maxDepth: 0, maxDirectories: 1 })).truncated, false);
 });
 
-test("reports truncation by a limit", async (t) => {
+test("fs/walk reports truncation by a limit", async (t) => {
   const scratch = tree(t);
   assert.deepEqual(await walked(scratch, { maxDirectories: 1 }), {
     paths: [".git/", "sub/"],
@@ -86,7 +86,7 @@ test("reports truncation by a limit", async (t) => {
   assert.equal((await walked(scratch, { maxEntries: 9 })).truncated, false);
 });
 
-test("rejects limits of zero and above the protocol's maximums", async (t) => {
+test("fs/walk rejects limits of zero and above the protocol's maximums", async (t) => {
   const scratch = new Scratch(t);
   const beyond = refusal(-32600, "filesystem walk limits exceed maximums: depth=64, directories=10000, entries=50000");
   await assert.rejects(walked(scratch, { maxEntries: 50_001 }), beyond);
@@ -97,7 +97,7 @@ test("rejects limits of zero and above the protocol's maximums", async (t) => {
   await assert.rejects(walked(scratch, { maxDirectories: 0 }), nothing);
 });
 
-test("returns no entries for a file, follows a root link only on request and rejects a missing root", async (t) => {
+test("fs/walk returns no entries for a file, follows a root link only on request and rejects a missing root", async (t) => {
   const scratch = tree(t);
   assert.deepEqual((await walked(scratch, {}, "sub/b")).paths, []);
   assert.deepEqual((await walked(scratch, {}, "pipe")).paths, []);
@@ -111,7 +111,7 @@ test("returns no entries for a file, follows a root link only on request and rej
   await assert.rejects(walked(scratch, {}, "broken"), NOT_FOUND);
 });
 
-test("reports a directory without permission and walks the rest", { skip: asRoot() }, async (t) => {
+test("fs/walk reports a directory without permission and walks the rest", { skip: asRoot() }, async (t) => {
   const scratch = new Scratch(t);
   scratch.file("a/inside");
   scratch.file("b/f");
@@ -124,7 +124,7 @@ test("reports a directory without permission and walks the rest", { skip: asRoot
   });
 });
 
-test("reports an unreadable directory and walks the rest", {
+test("fs/walk reports an unreadable directory and walks the rest", {
   skip: notLinux(),
 }, async (t) => {
   const scratch = new Scratch(t);
@@ -142,7 +142,7 @@ test("reports an unreadable directory and walks the rest", {
   assert.equal(result.truncated, false);
 });
 
-test("limits the size of the response for long names", async (t) => {
+test("fs/walk limits the size of the response for long names", async (t) => {
   const scratch = new Scratch(t);
   const directories = Array.from({ length: 12 }, (_, at) => `${at}`.padStart(2, "0") + "d".repeat(200));
   let deep = "";
@@ -155,7 +155,7 @@ test("limits the size of the response for long names", async (t) => {
   assert.ok(result.entries.reduce((sum, { path }) => sum + path.length, 0) <= MAX_WALK_RESPONSE_BYTES);
 });
 
-test("returns names of any bytes as URIs, sorted by their bytes", async (t) => {
+test("fs/walk returns names of any bytes as URIs, sorted by their bytes", async (t) => {
   const scratch = new Scratch(t);
   const names = ["100%", "a b", "ü", "z", "𐀀", "\uffee"];
   for (const name of names) scratch.file(name);
@@ -171,7 +171,7 @@ test("returns names of any bytes as URIs, sorted by their bytes", async (t) => {
   ]);
 });
 
-test("returns a prefix of the whole result for any limits and reports truncation", async (t) => {
+test("fs/walk returns a prefix of the whole result for any limits and reports truncation", async (t) => {
   const scratch = tree(t);
   const whole = (await walked(scratch)).paths;
   await fc.assert(

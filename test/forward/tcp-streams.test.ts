@@ -44,7 +44,7 @@ async function connected(t: TestContext): Promise<Connected> {
   return { stream, peer, wasReset };
 }
 
-test("resets a stream that is closed with a reason", async (t) => {
+test("a TCP stream that is closed with a reason is reset", async (t) => {
   const { stream, wasReset } = await connected(t);
   stream.close("lost");
   await wasReset();
@@ -53,7 +53,7 @@ test("resets a stream that is closed with a reason", async (t) => {
 // Node cannot reset a socket while its shutdown is pending. It leaves the socket open, and the process then spins
 // forever on exit.
 for (const ticks of [0, 1, 2, 3]) {
-  test(`resets a stream that is closed with a reason ${ticks} ticks after its own direction ended`, async (t) => {
+  test(`a TCP stream that is closed with a reason ${ticks} ticks after its own direction ended is reset`, async (t) => {
     const { stream, wasReset } = await connected(t);
     stream.end();
     for (let tick = 0; tick < ticks; tick++) await new Promise<void>((resolve) => process.nextTick(resolve));
@@ -62,7 +62,7 @@ for (const ticks of [0, 1, 2, 3]) {
   });
 }
 
-test("resets a stream whose last bytes are unsent when it is closed with a reason", async (t) => {
+test("a TCP stream that is closed with a reason while its last bytes are unsent is reset", async (t) => {
   const { stream, peer, wasReset } = await connected(t);
   peer.pause();
   stream.write(new Uint8Array(64 * 1024 * 1024)).catch(() => undefined);

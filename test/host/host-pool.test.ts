@@ -52,7 +52,7 @@ function pool(hosts: FakeHost[], clock = new ManualClock()) {
   return new HostPool({ hosts, sandbox: "none", clock });
 }
 
-test("distributes agents evenly and connects each host once", async () => {
+test("HostPool distributes agents evenly and connects each host once", async () => {
   const hosts = [new FakeHost("a"), new FakeHost("b"), new FakeHost("c")];
   await using hostPool = pool(hosts);
   const opened = await Promise.all(Array.from({ length: 9 }, () => hostPool.openTools()));
@@ -64,7 +64,7 @@ test("distributes agents evenly and connects each host once", async () => {
   await Promise.all(opened.map((tools) => tools.close()));
 });
 
-test("skips an unreachable host for a while and retries it later", async () => {
+test("HostPool skips an unreachable host for a while and retries it later", async () => {
   const clock = new ManualClock();
   const [gone, there] = [new FakeHost("gone"), new FakeHost("there")];
   gone.reachable = false;
@@ -80,7 +80,7 @@ test("skips an unreachable host for a while and retries it later", async () => {
   await second.close();
 });
 
-test("replaces a permanently lost connection", async () => {
+test("HostPool replaces a permanently lost connection", async () => {
   const host = new FakeHost("a");
   await using hostPool = pool([host]);
   await (await hostPool.openTools()).close();
@@ -89,7 +89,7 @@ test("replaces a permanently lost connection", async () => {
   assert.equal(host.connects, 2);
 });
 
-test("moves a row to another host until a command ran, and then fails with the name of the lost host", async () => {
+test("HostPool moves a row to another host until a command ran, and then fails with the name of the lost host", async () => {
   const hosts = [new FakeHost("a"), new FakeHost("b")];
   const started: string[] = [];
   for (const host of hosts) host.onStart = () => started.push(host.name);
@@ -110,20 +110,20 @@ test("moves a row to another host until a command ran, and then fails with the n
   await opened.close();
 });
 
-test("reports the error of every host if none is available", async () => {
+test("HostPool reports the error of every host if none is available", async () => {
   const hosts = [new FakeHost("a"), new FakeHost("b")];
   for (const host of hosts) host.reachable = false;
   await using hostPool = pool(hosts);
   await assert.rejects(hostPool.openTools(), /^Error: no host can run commands: a: refused; b: refused$/);
 });
 
-test("rejects a sandbox that the host does not support", async () => {
+test("HostPool rejects a sandbox that the host does not support", async () => {
   const host = new FakeHost("a");
   await using hostPool = new HostPool({ hosts: [host], sandbox: "workspace-write" });
   await assert.rejects(hostPool.openTools(), /sandbox `bubblewrap` is not available: the host supports none/);
 });
 
-test("closes its connections with the pool", async () => {
+test("HostPool closes its connections when it is disposed", async () => {
   const hosts = [new FakeHost("a"), new FakeHost("b")];
   const hostPool = pool(hosts);
   await (await hostPool.openTools()).close();
@@ -134,7 +134,7 @@ test("closes its connections with the pool", async () => {
   );
 });
 
-test("narrows the network of one agent, and rejects network rules that a host cannot enforce", async () => {
+test("HostPool narrows the network of one agent, and rejects network rules that a host cannot enforce", async () => {
   const host = new FakeHost("a");
   host.sandboxes = ["bubblewrap", "managed-network"];
   const network: NetworkChoice = {

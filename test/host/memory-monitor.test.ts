@@ -33,7 +33,7 @@ test("the default budget is 40% of the limit, at most 512 MiB", () => {
   assert.equal(defaultMemoryBudget(Number.POSITIVE_INFINITY), 512 * MIB);
 });
 
-test("lowers the budget by what exceeds 85% of the limit, and raises it when memory is free again", async () => {
+test("MemoryMonitor lowers the budget by what exceeds 85% of the limit, and raises it when memory is free again", async () => {
   const state = container();
   const { budget, clock } = state;
   let reclaimed = 0;
@@ -55,7 +55,7 @@ test("lowers the budget by what exceeds 85% of the limit, and raises it when mem
   assert.deepEqual(state.changes, [true, false]);
 });
 
-test("never lowers the budget below 8 MiB, and collects garbage at most every two seconds", async () => {
+test("MemoryMonitor never lowers the budget below 8 MiB, and collects garbage at most every two seconds", async () => {
   const state = container();
   state.otherBytes = 1000 * MIB;
   state.budget.noteGrowth(400 * MIB);
@@ -64,7 +64,7 @@ test("never lowers the budget below 8 MiB, and collects garbage at most every tw
   assert.deepEqual(state.collections, [true, false, true, false, true]);
 });
 
-test("checks after growth, and every second only while the budget is lowered", async () => {
+test("MemoryMonitor checks after growth, and every second only while the budget is lowered", async () => {
   const state = container();
   const checks = state.checks;
   await state.clock.advance(60_000);

@@ -69,7 +69,7 @@ const write = (path: string, text: string) =>
     sandbox: workspaceWrite(),
   });
 
-test("writes and reads a file of the workspace in the sandbox", { skip }, async () => {
+test("a sandboxed file server writes and reads a file of the workspace in the sandbox", { skip }, async () => {
   const path = join(directory, "workspace", "new.txt");
   await write(path, "hello");
   assert.equal(readFileSync(path, "utf8"), "hello");
@@ -80,7 +80,9 @@ test("writes and reads a file of the workspace in the sandbox", { skip }, async 
   assert.equal(new TextDecoder().decode(dataBase64), "hello");
 });
 
-test("reads a file outside the workspace but denies writing and removing it", { skip }, async () => {
+test("a sandboxed file server reads a file outside the workspace but denies writing and removing it", {
+  skip,
+}, async () => {
   const path = join(directory, "outside.txt");
   const { dataBase64 } = await caller.call("fs/readFile", {
     path: uriFromPath(path),
@@ -97,7 +99,7 @@ test("reads a file outside the workspace but denies writing and removing it", { 
   assert.equal(readFileSync(path, "utf8"), "untouched");
 });
 
-test("denies writing through a link out of the workspace", { skip }, async () => {
+test("a sandboxed file server denies writing through a link out of the workspace", { skip }, async () => {
   const { symlinkSync } = await import("node:fs");
   symlinkSync("../outside.txt", join(directory, "workspace", "link.txt"));
   await assert.rejects(write(join(directory, "workspace", "link.txt"), "changed"), {
@@ -106,13 +108,13 @@ test("denies writing through a link out of the workspace", { skip }, async () =>
   assert.equal(readFileSync(join(directory, "outside.txt"), "utf8"), "untouched");
 });
 
-test("keeps the order of sandboxed changes", { skip }, async () => {
+test("sandboxed file requests keep the order of changes", { skip }, async () => {
   const path = join(directory, "workspace", "ordered.txt");
   await Promise.all(Array.from({ length: 20 }, (_, i) => write(path, `version ${i}`)));
   assert.equal(readFileSync(path, "utf8"), "version 19");
 });
 
-test("uses no sandbox for a request without restrictions", async () => {
+test("a file request without restrictions uses no sandbox", async () => {
   const path = join(directory, "plain.txt");
   await caller.call("fs/writeFile", {
     path: uriFromPath(path),
@@ -122,7 +124,7 @@ test("uses no sandbox for a request without restrictions", async () => {
   assert.ok(existsSync(path));
 });
 
-test("rejects opening a file handle with a sandbox instead of opening it unsandboxed", async () => {
+test("fs/open with a sandbox is rejected instead of opening the file unsandboxed", async () => {
   await assert.rejects(
     caller.call("fs/open", {
       handleId: "h",
@@ -133,7 +135,7 @@ test("rejects opening a file handle with a sandbox instead of opening it unsandb
   );
 });
 
-test("serves more sandbox requests than inner servers are allowed", {
+test("sandboxed file requests are served although more sandboxes than inner servers are requested", {
   skip,
 }, async () => {
   const path = uriFromPath(join(directory, "outside.txt"));
@@ -161,7 +163,7 @@ test("serves more sandbox requests than inner servers are allowed", {
   await until("all are gone", () => innerServers() <= before);
 });
 
-test("starts no inner server for a request after close", { skip }, async () => {
+test("a file request after close starts no inner server", { skip }, async () => {
   const path = uriFromPath(join(directory, "outside.txt"));
   const before = innerServers();
   // Closed before the first request is handled, while the first inner server starts, and before it is used.
@@ -183,7 +185,7 @@ test("starts no inner server for a request after close", { skip }, async () => {
   }
 });
 
-test("rejects a request beyond the limit with the number and accepts it later", {
+test("a sandboxed file request beyond the limit is rejected with the number, and accepted later", {
   skip,
 }, async () => {
   const path = join(directory, "workspace", "busy.txt");

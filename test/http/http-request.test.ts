@@ -74,7 +74,7 @@ function client(t: TestContext, options: Partial<HttpRequestsOptions> = {}) {
 const text = (bytes: Uint8Array) => Buffer.from(bytes).toString();
 const json = (bytes: Uint8Array) => JSON.parse(text(bytes));
 
-test("sends method, headers and body, and returns status, ordered headers and body", async (t) => {
+test("http/request sends method, headers and body, and returns status, ordered headers and body", async (t) => {
   const url = await serve(t, echo);
   const headers: HttpHeaderParam[] = [
     { name: "X-T", value: "1" },
@@ -98,7 +98,7 @@ test("sends method, headers and body, and returns status, ordered headers and bo
   assert.equal(seen.headers.accept, "*/*");
 });
 
-test("sends a body with any method", async (t) => {
+test("http/request sends a body with any method", async (t) => {
   const url = await serve(t, echo);
   const { get } = client(t);
   for (const method of ["GET", "DELETE", "PUT", "PATCH"]) {
@@ -107,7 +107,7 @@ test("sends a body with any method", async (t) => {
   }
 });
 
-test("sends credentials of the URL as a header and hides them in errors", async (t) => {
+test("http/request sends credentials of the URL as a header and hides them in errors", async (t) => {
   const url = await serve(t, echo);
   const { get } = client(t);
   const seen = json((await get(url.replace("//", "//user:pw@"))).body);
@@ -115,7 +115,7 @@ test("sends credentials of the URL as a header and hides them in errors", async 
   await assert.rejects(get("http://user:pw@127.0.0.1:1/"), (error: Error) => !error.message.includes("pw"));
 });
 
-test("appends a variable of the server's environment to a header value", async (t) => {
+test("http/request appends a variable of the server's environment to a header value", async (t) => {
   const url = await serve(t, echo);
   const { get } = client(t, { env: { TOKEN: "s3cret", EMPTY: "", BAD: "a\nb" } });
   const header = (valueEnvVar: string) => ({ headers: [{ name: "x-env", value: "Bearer ", valueEnvVar }] });
@@ -150,19 +150,19 @@ const refused: [what: string, params: Partial<HttpRequestParams>, message: RegEx
   ],
 ];
 for (const [what, params, message] of refused) {
-  test(`rejects ${what} as invalid params`, async (t) => {
+  test(`http/request rejects ${what} as invalid params`, async (t) => {
     await assert.rejects(client(t).get("http://127.0.0.1:1/", params), { code: -32602, message });
   });
 }
 
-test("reports an unreachable server with its URL only", async (t) => {
+test("http/request reports an unreachable server with its URL only", async (t) => {
   await assert.rejects(client(t).get("http://127.0.0.1:1/"), {
     code: -32603,
     message: "http/request failed: error sending request for url (http://127.0.0.1:1/)",
   });
 });
 
-test("follows redirects like browsers: 303 changes POST to GET, 307 repeats it", async (t) => {
+test("http/request follows redirects like browsers: 303 changes POST to GET, 307 repeats it", async (t) => {
   const url = await serve(t, (request, response, body) => {
     const status = Number(request.url?.slice(1));
     if (!status) return echo(request, response, body);
@@ -184,7 +184,7 @@ test("follows redirects like browsers: 303 changes POST to GET, 307 repeats it",
   assert.ok(stopped.headers.some(({ name, value }) => name === "location" && value === "/echo"));
 });
 
-test("sends header values from the environment to the first origin only", async (t) => {
+test("http/request sends header values from the environment to the first origin only", async (t) => {
   const other = await serve(t, echo);
   const url = await serve(t, (request, response, body) => {
     if (request.url === "/echo") return echo(request, response, body);
@@ -202,7 +202,7 @@ test("sends header values from the environment to the first origin only", async 
   assert.deepEqual([left.headers["x-api-key"], left.headers["x-plain"]], [undefined, "p"]);
 });
 
-test("does not send secrets to another host or port", async (t) => {
+test("http/request does not send secrets to another host or port", async (t) => {
   const other = await serve(t, echo);
   const url = await serve(t, (_request, response) => response.writeHead(302, { location: `${other}/x` }).end());
   const headers = ["authorization", "cookie", "x-other"].map((name) => ({ name, value: "v" }));
@@ -213,7 +213,7 @@ test("does not send secrets to another host or port", async (t) => {
   );
 });
 
-test("rejects an endless redirect and a redirect to another scheme", async (t) => {
+test("http/request rejects an endless redirect and a redirect to another scheme", async (t) => {
   let hops = 0;
   const url = await serve(t, (request, response) => {
     hops++;
@@ -232,7 +232,7 @@ test("rejects an endless redirect and a redirect to another scheme", async (t) =
   });
 });
 
-test("reports a truncated body as an error", async (t) => {
+test("http/request reports a truncated body as an error", async (t) => {
   const url = await serve(t, (_request, response) => {
     response.writeHead(200, { "content-length": "100" });
     response.write("part", () => response.destroy());
@@ -243,7 +243,7 @@ test("reports a truncated body as an error", async (t) => {
   });
 });
 
-test("applies the timeout to the response and the body", async (t) => {
+test("http/request applies the timeout to the response and the body", async (t) => {
   const reached = Promise.withResolvers<void>();
   const sent = Promise.withResolvers<void>();
   const url = await serve(t, (request, response) => {
@@ -274,7 +274,7 @@ test("applies the timeout to the response and the body", async (t) => {
   assert.equal(clock.pendingTimers, 0);
 });
 
-test("rejects a body above the limit and stops reading it", async (t) => {
+test("http/request rejects a body above the limit and stops reading it", async (t) => {
   const url = await serve(t, (_request, response) => response.end(Buffer.alloc(1001)));
   await assert.rejects(client(t, { maxBodyBytes: 1000 }).get(url), {
     code: -32603,
@@ -283,7 +283,7 @@ test("rejects a body above the limit and stops reading it", async (t) => {
   assert.equal((await client(t, { maxBodyBytes: 1001 }).get(url)).body.byteLength, 1001);
 });
 
-test("streams the body as numbered deltas after the response and ends with an empty one", async (t) => {
+test("http/request streams the body as numbered deltas after the response and ends with an empty one", async (t) => {
   const sent = Buffer.from(Array.from({ length: 3_000_000 }, (_, at) => at % 251));
   const url = await serve(t, (_request, response) => response.end(sent));
   const { requests, deltas, stream } = client(t);
@@ -310,7 +310,7 @@ test("streams the body as numbered deltas after the response and ends with an em
   assert.ok(Buffer.concat(all.map(({ delta }) => delta)).equals(sent));
 });
 
-test("reports a truncated streamed body in the last delta", async (t) => {
+test("http/request reports a truncated streamed body in the last delta", async (t) => {
   const url = await serve(t, (_request, response) => {
     response.writeHead(200, { "content-length": "100" });
     response.write("part", () => setImmediate(() => response.destroy()));
@@ -322,7 +322,7 @@ test("reports a truncated streamed body in the last delta", async (t) => {
   assert.equal(text(Buffer.concat(all.map(({ delta }) => delta))), "part");
 });
 
-test("rejects the id of an active stream; buffered responses ignore ids", async (t) => {
+test("http/request rejects the id of an active stream; buffered responses ignore ids", async (t) => {
   const waiting: ServerResponse[] = [];
   const url = await serve(t, (request, response, body) => {
     if (request.url !== "/wait") return echo(request, response, body);
@@ -345,7 +345,7 @@ test("rejects the id of an active stream; buffered responses ignore ids", async 
   await get(url, { streamResponse: true, requestId: "s" });
 });
 
-test("applies backpressure of a slow sink to the sender", async (t) => {
+test("http/request applies backpressure of a slow sink to the sender", async (t) => {
   const total = 64 * 1024 * 1024;
   let written = 0;
   const url = await serve(t, (_request, response) => {
@@ -377,7 +377,7 @@ test("applies backpressure of a slow sink to the sender", async (t) => {
   assert.equal(received, total);
 });
 
-test("aborts requests in flight on close and sends no more deltas", async (t) => {
+test("http/request aborts requests in flight on close and sends no more deltas", async (t) => {
   const closed = Promise.withResolvers<void>();
   const url = await serve(t, (request, response) => {
     response.writeHead(200).write("a");
@@ -394,7 +394,7 @@ test("aborts requests in flight on close and sends no more deltas", async (t) =>
   await assert.rejects(get(url), { code: -32603 });
 });
 
-test("reports a body that fails before `stream()` when the stream starts", async (t) => {
+test("http/request reports a body that fails before `stream()` when the stream starts", async (t) => {
   const url = await serve(t, (_request, response) => {
     response.writeHead(200, { "content-length": "100" });
     response.write("part");
@@ -408,7 +408,7 @@ test("reports a body that fails before `stream()` when the stream starts", async
   assert.equal((await stream("s")).at(-1)?.error, "error decoding response body");
 });
 
-test("ends the stream of a failed sink and reports the error", async (t) => {
+test("http/request ends the stream of a failed sink and reports the error", async (t) => {
   const closed = Promise.withResolvers<void>();
   const url = await serve(t, (request, response) => {
     response.writeHead(200).write("a");
@@ -420,7 +420,7 @@ test("ends the stream of a failed sink and reports the error", async (t) => {
   assert.equal(errors.splice(0).length, 1);
 });
 
-test("replaces a closed keep-alive connection silently", async (t) => {
+test("http/request replaces a closed keep-alive connection silently", async (t) => {
   let connections = 0;
   const server = createTcpServer((socket) => {
     connections++;
@@ -444,7 +444,7 @@ test("replaces a closed keep-alive connection silently", async (t) => {
   assert.equal(connections, 2);
 });
 
-test("omits headers that are not UTF-8", async (t) => {
+test("http/request omits headers that are not UTF-8", async (t) => {
   const server = createTcpServer((socket) => {
     socket.on("error", () => undefined);
     socket.once("data", () =>
@@ -461,7 +461,7 @@ test("omits headers that are not UTF-8", async (t) => {
   ]);
 });
 
-test("uses the proxy of the server's environment", async (t) => {
+test("http/request uses the proxy of the server's environment", async (t) => {
   const target = await serve(t, echo);
   const seen: string[] = [];
   const proxy = createServer((request, response) => {

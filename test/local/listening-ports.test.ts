@@ -9,7 +9,7 @@ import { until } from "../support/system/until.ts";
 const line = (port: number, inode: number) =>
   `  0: 0100007F:${port.toString(16).toUpperCase().padStart(4, "0")} 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 ${inode} 1 0 100 0 0 10 0`;
 
-test("shares one read of the port table among all waits", () => {
+test("PortTable shares one read among all waits", () => {
   let nowMs = 0;
   let reads = 0;
   const lines = [line(80, 1)];
@@ -33,11 +33,11 @@ test("shares one read of the port table among all waits", () => {
   assert.equal(table.isListening(1007), false);
 });
 
-test("returns null if the system has no port table", () => {
+test("PortTable returns null if the system has no port table", () => {
   assert.equal(new PortTable({ nowMs: () => 0, read: () => null }).isListening(80), null);
 });
 
-test("finds the listening ports of a process tree", async () => {
+test("listeningPortsOf finds the listening ports of a process tree", async () => {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
   // A listening TCP server has an address of this form.
@@ -51,7 +51,7 @@ test("finds the listening ports of a process tree", async () => {
   assert.equal(await isPortListening(port), false);
 });
 
-test("finds own listeners in a table of several reads, but not those of other processes", async () => {
+test("ownListeningPorts finds own listeners in a table of several reads, but not those of other processes", async () => {
   const child = spawn(process.execPath, [
     "-e",
     `const server = require("node:net").createServer().listen(0, "127.0.0.1", () => console.log(server.address().port))`,

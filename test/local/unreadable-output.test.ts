@@ -14,7 +14,7 @@ function unreadable(): ProcessPlatform {
   };
 }
 
-test("fails and kills a process whose output cannot be read, and frees its id", async () => {
+test("a process whose output cannot be read fails, is killed, and frees its id", async () => {
   await using backend = new LocalBackend(unreadable(), { isLibrary: true });
   const params = {
     processId: "p",

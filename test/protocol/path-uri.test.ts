@@ -61,7 +61,7 @@ for (const [uri, code, message] of rejectedUris) {
   });
 }
 
-test("rejects the working directory of another host as invalid params", { skip: otherSystem() }, () => {
+test("cwdFromUri rejects the working directory of another host as invalid params", { skip: otherSystem() }, () => {
   assert.throws(() => cwdFromUri("file://h/x"), {
     code: -32602,
     message: "cwd URI `file://h/x` is not valid on this exec-server host: 'file://h/x' is invalid on 'linux'",
@@ -70,12 +70,12 @@ test("rejects the working directory of another host as invalid params", { skip: 
   assert.equal(cwdFromUri("file:///tmp"), "/tmp");
 });
 
-test("normalizes paths of other hosts, because it checks only the syntax", () => {
+test("normalizePathUri normalizes paths of other hosts, because it checks only the syntax", () => {
   assert.equal(normalizePathUri("file://h/x/../y"), "file://h/y");
   assert.throws(() => normalizePathUri("x"), { code: -32602 });
 });
 
-test("encodes only reserved and non-ASCII bytes of a path", () => {
+test("uriFromPath encodes only reserved and non-ASCII bytes of a path", () => {
   assert.equal(uriFromPath("/tmp/a b"), "file:///tmp/a%20b");
   assert.equal(uriFromPath("/tmp/ü"), "file:///tmp/%C3%BC");
   assert.equal(uriFromPath("/100%"), "file:///100%25");
@@ -90,7 +90,7 @@ const segment = fc
   .map((bytes) => bytes.map((byte) => (byte === 0 || byte === 0x2f ? 0x61 : byte)))
   .filter((bytes) => !isDots(bytes));
 
-test("converts every path without dot segments to a URI and back, byte for byte", () => {
+test("every path without dot segments is converted to a URI and back, byte for byte", () => {
   fc.assert(
     fc.property(fc.array(segment, { minLength: 1, maxLength: 5 }), (segments) => {
       const path = Buffer.concat(segments.flatMap((part) => [Buffer.from("/"), part]));
@@ -99,7 +99,7 @@ test("converts every path without dot segments to a URI and back, byte for byte"
   );
 });
 
-test("converts every text path to a URI and back", () => {
+test("every text path is converted to a URI and back", () => {
   const name = fc
     .string({ unit: "grapheme", minLength: 1, maxLength: 12 })
     .map((text) => text.replaceAll(/[/\0]/g, "_"))
@@ -112,7 +112,7 @@ test("converts every text path to a URI and back", () => {
   );
 });
 
-test("converts any text to an absolute path or a request error", () => {
+test("pathFromUri converts any text to an absolute path or a request error", () => {
   const texts = fc.oneof(
     fc.string({ unit: "binary" }),
     fc.string({ unit: "binary" }).map((rest) => `file://${rest}`),

@@ -14,7 +14,7 @@ import { noSandbox, READ_ONLY, runSandboxed, sandboxedCommand, scratch } from ".
 
 const options = (policy: SandboxPolicy) => bubblewrapArguments(policy, () => null);
 
-test("sorts mounts by depth, independent of the order of the roots", () => {
+test("bubblewrapArguments sorts mounts by depth, independent of the order of the roots", () => {
   const roots: SandboxRoot[] = [
     { path: "/w/.git", access: "read" },
     { path: "/w", access: "write" },
@@ -27,7 +27,7 @@ test("sorts mounts by depth, independent of the order of the roots", () => {
   assert.deepEqual(words, options({ ...READ_ONLY, roots: roots.toReversed() }));
 });
 
-test("prefers deny to write and write to read at the same path", () => {
+test("bubblewrapArguments prefers deny to write and write to read at the same path", () => {
   const at = (...access: Access[]) =>
     options({
       ...READ_ONLY,
@@ -39,17 +39,17 @@ test("prefers deny to write and write to read at the same path", () => {
   assert.doesNotMatch(at("write", "deny"), / --bind-try/);
 });
 
-test("creates a network namespace only without network access", () => {
+test("bubblewrapArguments creates a network namespace only without network access", () => {
   assert.ok(options(READ_ONLY).includes("--unshare-net"));
   assert.ok(!options({ ...READ_ONLY, network: true }).includes("--unshare-net"));
 });
 
-test("hides the whole host without a root entry", () => {
+test("bubblewrapArguments hides the whole host without a root entry", () => {
   const words = options({ ...READ_ONLY, roots: [{ path: "/usr", access: "read" }] });
   assert.match(words.join(" "), /--tmpfs \/ .*--ro-bind-try \/usr \/usr --remount-ro \/ --chdir/);
 });
 
-test("binds an opened root by its descriptor", () => {
+test("bubblewrapArguments binds an opened root by its descriptor", () => {
   const roots: SandboxRoot[] = [
     { path: "/", access: "read" },
     { path: "/w", access: "write", opened: true },
@@ -61,7 +61,7 @@ test("binds an opened root by its descriptor", () => {
   assert.match(words.join(" "), / --bind-fd 11 \/w --ro-bind-fd 12 \/w\/\.git /);
 });
 
-test("makes every writable directory above a protected path a mount point", () => {
+test("bubblewrapArguments makes every writable directory above a protected path a mount point", () => {
   const bound = (...roots: SandboxRoot[]) => {
     const words = options({ ...READ_ONLY, roots });
     return words.flatMap((word, at) => (word === "--bind" || word === "--bind-try" ? [words[at + 2]] : []));
@@ -80,7 +80,7 @@ test("makes every writable directory above a protected path a mount point", () =
   assert.deepEqual(bound({ ...root, access: "write" }, hidden), ["/"]);
 });
 
-test("rejects a replaced root if bubblewrap binds by path", { skip: noSandbox }, () => {
+test("buildSandboxCommand rejects a replaced root if bubblewrap binds by path", { skip: noSandbox }, () => {
   using base = scratch();
   const programs = sandboxPrograms();
   assert.ok(programs);
@@ -107,13 +107,13 @@ test("rejects a replaced root if bubblewrap binds by path", { skip: noSandbox },
   assert.throws(() => buildSandboxCommand({ ...READ_ONLY, roots }, command, older), /it resolves to `.etc`/);
 });
 
-test("finds no sandbox in directories without bubblewrap", () => {
+test("probeSandboxes finds no sandbox in directories without bubblewrap", () => {
   using empty = scratch();
   assert.equal(probeSandboxes([empty.path]), null);
   assert.equal(probeSandboxes([]), null);
 });
 
-test("probes whether bubblewrap binds descriptors, and uses an older version that binds by path", {
+test("probeSandboxes detects whether bubblewrap binds descriptors, and uses an older version that binds by path", {
   skip: noSandbox || (process.getuid?.() === 0 ? false : "executables of other users are not used"),
 }, () => {
   using older = scratch();
@@ -127,21 +127,21 @@ test("probes whether bubblewrap binds descriptors, and uses an older version tha
   assert.deepEqual([found?.bwrap, found?.bindsDescriptors], [join(older.path, "bwrap"), false]);
 });
 
-test("skips a bubblewrap that a user other than root can change", { skip: noSandbox }, () => {
+test("probeSandboxes skips a bubblewrap that a user other than root can change", { skip: noSandbox }, () => {
   using fake = scratch();
   writeFileSync(join(fake.path, "bwrap"), "#!/bin/sh\nexit 1\n", { mode: 0o755 });
   chmodSync(join(fake.path, "bwrap"), 0o777);
   assert.ok(probeSandboxes([fake.path, "/usr/bin", "/bin"]));
 });
 
-test("ignores a bubblewrap that cannot create a sandbox", () => {
+test("probeSandboxes ignores a bubblewrap that cannot create a sandbox", () => {
   using fake = scratch();
   writeFileSync(join(fake.path, "bwrap"), "#!/bin/sh\nexit 1\n", { mode: 0o755 });
   // Only a file owned by root is probed.
   if (process.getuid?.() === 0) assert.equal(probeSandboxes([fake.path, "/usr/bin", "/bin"]), null);
 });
 
-test("grants the access of the nearest root", { skip: noSandbox }, () => {
+test("a bubblewrap sandbox grants the access of the nearest root", { skip: noSandbox }, () => {
   // Every directory gets a random access or none.
   const directories = ["a", "a/b", "a/b/c", "d", "d/e"];
   const access = fc.constantFrom<Access | null>("read", "write", "deny", null);
@@ -179,7 +179,7 @@ function accessAt(path: string, roots: readonly SandboxRoot[]): Access {
   return above.reduce((a, b) => (a.path.length >= b.path.length ? a : b)).access;
 }
 
-test("prevents reading and replacing a denied file", { skip: noSandbox }, () => {
+test("a bubblewrap sandbox prevents reading and replacing a denied file", { skip: noSandbox }, () => {
   using base = scratch();
   const secret = join(base.path, "secret");
   writeFileSync(secret, "content");
@@ -193,7 +193,9 @@ test("prevents reading and replacing a denied file", { skip: noSandbox }, () => 
   assert.equal(readFileSync(secret, "utf8"), "content");
 });
 
-test("provides an empty, writable private /tmp and removes it afterwards", { skip: noSandbox }, () => {
+test("a bubblewrap sandbox provides an empty, writable private /tmp and removes it afterwards", {
+  skip: noSandbox,
+}, () => {
   using outside = scratch();
   const name = `procwire-private-${process.pid}`;
   const ran = runSandboxed(
@@ -205,7 +207,7 @@ test("provides an empty, writable private /tmp and removes it afterwards", { ski
   assert.ok(existsSync(outside.path));
 });
 
-test("shows a writable root of the host inside a private /tmp", { skip: noSandbox }, () => {
+test("a bubblewrap sandbox shows a writable root of the host inside a private /tmp", { skip: noSandbox }, () => {
   using base = scratch();
   const roots: SandboxRoot[] = [
     { path: "/", access: "read" },
@@ -216,7 +218,7 @@ test("shows a writable root of the host inside a private /tmp", { skip: noSandbo
   assert.equal(readFileSync(join(base.path, "file"), "utf8"), "kept\n");
 });
 
-test("blocks connections to the host without network access", { skip: noSandbox }, async () => {
+test("a bubblewrap sandbox blocks connections to the host without network access", { skip: noSandbox }, async () => {
   const server = createServer((socket) => socket.end("hello")).listen(0, "127.0.0.1");
   await once(server, "listening");
   try {
@@ -231,7 +233,7 @@ test("blocks connections to the host without network access", { skip: noSandbox 
   }
 });
 
-test("hides processes of the host", { skip: noSandbox }, () => {
+test("a bubblewrap sandbox hides processes of the host", { skip: noSandbox }, () => {
   const ran = runSandboxed(
     READ_ONLY,
     `kill -0 ${process.pid} 2>/dev/null && echo reached; ls /proc | grep -c '^[0-9]'`,
@@ -240,7 +242,7 @@ test("hides processes of the host", { skip: noSandbox }, () => {
   assert.ok(Number(ran.stdout) < 10, ran.stdout);
 });
 
-test("drops all capabilities, so that no mount can be changed inside", { skip: noSandbox }, () => {
+test("a bubblewrap sandbox drops all capabilities, so that no mount can be changed inside", { skip: noSandbox }, () => {
   using base = scratch();
   const script = `
     grep CapEff /proc/self/status
@@ -257,7 +259,7 @@ test("drops all capabilities, so that no mount can be changed inside", { skip: n
   assert.match(ran.stdout, /^CapEff:\s+0+\n$/);
 });
 
-test("delivers SIGINT of the process group to the command and passes its exit code on", {
+test("a bubblewrap sandbox delivers SIGINT of the process group to the command and passes its exit code on", {
   skip: noSandbox,
 }, async () => {
   const script = 'trap "echo interrupted; exit 7" INT; echo ready; while :; do sleep 0.05; done';
@@ -275,7 +277,7 @@ test("delivers SIGINT of the process group to the command and passes its exit co
   assert.deepEqual({ code, signal, stdout }, { code: 7, signal: null, stdout: "ready\ninterrupted\n" });
 });
 
-test("kills the sandbox when its parent dies", { skip: noSandbox }, async () => {
+test("a bubblewrap sandbox ends when its parent dies", { skip: noSandbox }, async () => {
   using base = scratch();
   const roots: SandboxRoot[] = [
     { path: "/", access: "read" },
@@ -302,7 +304,7 @@ test("kills the sandbox when its parent dies", { skip: noSandbox }, async () => 
   await once(parent.stdout, "close");
 });
 
-test("runs an executable with an equals sign in its name", {
+test("a bubblewrap sandbox runs an executable with an equals sign in its name", {
   skip: noSandbox,
 }, async () => {
   using base = scratch();

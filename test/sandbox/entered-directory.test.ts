@@ -95,7 +95,7 @@ const SWAPS: Record<string, (path: string) => void> = {
 };
 
 for (const [how, swap] of Object.entries(SWAPS)) {
-  test(`does not start in a directory that was replaced ${how} after the check`, {
+  test(`a sandboxed command does not start in a directory that was replaced ${how} after the check`, {
     skip,
   }, async () => {
     using ws = workspace();
@@ -107,7 +107,7 @@ for (const [how, swap] of Object.entries(SWAPS)) {
   });
 }
 
-test("starts in the checked directory and hides the check from the command", { skip }, async () => {
+test("a sandboxed command starts in the checked directory and hides the check from the command", { skip }, async () => {
   using ws = workspace();
   assert.deepEqual(await run(ws, "cat name"), { stdout: "sub", stderr: "", exitCode: 0 });
   // Descriptor 3 is the directory that ls reads.
@@ -120,7 +120,7 @@ test("starts in the checked directory and hides the check from the command", { s
   }
 });
 
-test(`starts only in the checked directory while it is replaced continuously, ${ROUNDS} times`, {
+test(`a sandboxed command starts only in the checked directory while it is replaced continuously, ${ROUNDS} times`, {
   skip,
   timeout: 600_000,
 }, async () => {

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { MountPoints } from "../../src/sandbox/mount-points.ts";
 import { scratch } from "./sandbox-fixture.ts";
 
-test("removes a mount point with its last release", async () => {
+test("MountPoints removes a mount point with its last release", async () => {
   using scratchDirectory = scratch();
   const paths = [join(scratchDirectory.path, "directory"), join(scratchDirectory.path, "file")];
   const [directory = "", file = ""] = paths;
@@ -22,7 +22,7 @@ test("removes a mount point with its last release", async () => {
   assert.ok(!points.has(directory) && !points.has(file));
 });
 
-test("keeps a placeholder that another program changed", async () => {
+test("MountPoints keeps a placeholder that another program changed", async () => {
   using scratchDirectory = scratch();
   const [directory, file] = [join(scratchDirectory.path, "directory"), join(scratchDirectory.path, "file")];
   const points = new MountPoints();
@@ -35,7 +35,7 @@ test("keeps a placeholder that another program changed", async () => {
   assert.equal(readFileSync(file, "utf8"), "contents\nown\n");
 });
 
-test("does not replace an existing file by a placeholder", () => {
+test("MountPoints does not replace an existing file by a placeholder", () => {
   using scratchDirectory = scratch();
   const file = join(scratchDirectory.path, "file");
   appendFileSync(file, "own\n");

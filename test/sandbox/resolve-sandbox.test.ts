@@ -62,7 +62,7 @@ function workspace(): Disposable & { path: string } {
   return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true, maxRetries: 10 }) };
 }
 
-test("denies a write in read-only mode and reports the denial", { skip: noSandbox }, async () => {
+test("a sandbox in read-only mode denies a write and reports the denial", { skip: noSandbox }, async () => {
   using ws = workspace();
   const ran = await run(recorded("read-only", ws.path), "echo hi; touch file", ws.path);
   assert.equal(ran.sandboxType, "linuxSeccomp");
@@ -71,7 +71,7 @@ test("denies a write in read-only mode and reports the denial", { skip: noSandbo
   assert.ok(!existsSync(join(ws.path, "file")));
 });
 
-test("runs a reading command normally in read-only mode", { skip: noSandbox }, async () => {
+test("a sandbox in read-only mode runs a reading command normally", { skip: noSandbox }, async () => {
   using ws = workspace();
   writeFileSync(join(ws.path, "file"), "content");
   const ran = await run(recorded("read-only", ws.path), "cat file; pwd; exit 3", ws.path);
@@ -83,7 +83,7 @@ test("runs a reading command normally in read-only mode", { skip: noSandbox }, a
   });
 });
 
-test("makes only the workspace and /tmp writable in workspace-write mode", {
+test("a sandbox in workspace-write mode makes only the workspace and /tmp writable", {
   skip: noSandbox,
 }, async () => {
   using ws = workspace();
@@ -97,7 +97,7 @@ test("makes only the workspace and /tmp writable in workspace-write mode", {
   assert.ok(!existsSync(join(outside.path, "file")));
 });
 
-test("makes an existing .git read-only in workspace-write mode and lets a missing .codex be created", {
+test("a sandbox in workspace-write mode makes an existing .git read-only and lets a missing .codex be created", {
   skip: noSandbox,
 }, async () => {
   using ws = workspace();
@@ -108,7 +108,7 @@ test("makes an existing .git read-only in workspace-write mode and lets a missin
   assert.ok(existsSync(join(ws.path, ".git")) && !existsSync(join(ws.path, ".git", "config")));
 });
 
-test("makes a .git file of a worktree read-only", { skip: noSandbox }, async () => {
+test("a sandbox makes a .git file of a worktree read-only", { skip: noSandbox }, async () => {
   using ws = workspace();
   writeFileSync(join(ws.path, ".git"), "gitdir: /elsewhere\n");
   const script = "exec 2>&1; cat .git; echo x >.git; rm -f .git; mv .git .old; echo over";
@@ -117,7 +117,7 @@ test("makes a .git file of a worktree read-only", { skip: noSandbox }, async () 
   assert.equal(readFileSync(join(ws.path, ".git"), "utf8"), "gitdir: /elsewhere\n");
 });
 
-test("disables the network in workspace-write mode unless the request enables it", {
+test("a sandbox in workspace-write mode has no network unless the request enables it", {
   skip: noSandbox,
 }, async () => {
   using ws = workspace();
@@ -129,7 +129,7 @@ test("disables the network in workspace-write mode unless the request enables it
   assert.equal(on.output, `${own}\n`);
 });
 
-test("runs the command unsandboxed if the request disables the sandbox", async () => {
+test("a request that disables the sandbox runs the command unsandboxed", async () => {
   using ws = workspace();
   const open = { permissions: { type: "disabled" }, windowsSandboxLevel: "disabled" };
   const ran = await run(open, "touch file; echo done", ws.path);
@@ -137,7 +137,7 @@ test("runs the command unsandboxed if the request disables the sandbox", async (
   assert.ok(existsSync(join(ws.path, "file")));
 });
 
-test("resolves a workspace that is given through a link", { skip: noSandbox }, async () => {
+test("a sandbox resolves a workspace that is given through a link", { skip: noSandbox }, async () => {
   using ws = workspace();
   using elsewhere = workspace();
   const link = join(elsewhere.path, "link");
@@ -147,7 +147,7 @@ test("resolves a workspace that is given through a link", { skip: noSandbox }, a
   assert.equal(readFileSync(join(ws.path, "file"), "utf8"), "through\n");
 });
 
-test("hides denied directories and files", { skip: noSandbox }, async () => {
+test("a sandbox hides denied directories and files", { skip: noSandbox }, async () => {
   using ws = workspace();
   mkdirSync(join(ws.path, "dir"));
   writeFileSync(join(ws.path, "dir", "inner"), "secret");
@@ -158,7 +158,7 @@ test("hides denied directories and files", { skip: noSandbox }, async () => {
   assert.deepEqual([ran.exitCode, ran.denied], [1, true]);
 });
 
-test("shows only the named paths without a root entry", { skip: noSandbox }, async () => {
+test("a sandbox shows only the named paths without a root entry", { skip: noSandbox }, async () => {
   using ws = workspace();
   using other = workspace();
   const entries = [
@@ -171,13 +171,13 @@ test("shows only the named paths without a root entry", { skip: noSandbox }, asy
   assert.match(ran.output, /No such file or directory/);
 });
 
-test("passes arg0 to the sandboxed command", { skip: noSandbox }, async () => {
+test("a sandbox passes arg0 to the sandboxed command", { skip: noSandbox }, async () => {
   using ws = workspace();
   const ran = await run(recorded("read-only", ws.path), 'echo "$0"', ws.path, { arg0: "own name" });
   assert.equal(ran.output, "own name\n");
 });
 
-test("rejects a protected link that a sandboxed command could replace", {
+test("a sandbox rejects a protected link that a sandboxed command could replace", {
   skip: noSandbox,
 }, async () => {
   using ws = workspace();
@@ -196,7 +196,7 @@ test("rejects a protected link that a sandboxed command could replace", {
   );
 });
 
-test("prevents creating a missing protected path unless the entry has the behavior `skip`", {
+test("a sandbox prevents creating a missing protected path unless the entry has the behavior `skip`", {
   skip: noSandbox,
 }, async () => {
   using ws = workspace();
@@ -213,7 +213,7 @@ test("prevents creating a missing protected path unless the entry has the behavi
   assert.ok(existsSync(missing));
 });
 
-test("shares mount points among concurrent sandboxes of one workspace", {
+test("concurrent sandboxes of one workspace share mount points", {
   skip: noSandbox,
 }, async () => {
   using ws = workspace();
@@ -231,7 +231,7 @@ test("shares mount points among concurrent sandboxes of one workspace", {
   assert.ok(!existsSync(join(ws.path, ".git")), "a mount point was left behind");
 });
 
-test("passes exactly the requested environment to the command", { skip: noSandbox }, async () => {
+test("a sandbox passes exactly the requested environment to the command", { skip: noSandbox }, async () => {
   using ws = workspace();
   const env = { PATH: "/usr/bin:/bin", EMPTY: "", LINES: "a\nb", EQUALS: "a=b", LD_LIBRARY_PATH: "/nowhere" };
   await using backend = createLocalBackend({ resolveSandbox });
@@ -253,7 +253,7 @@ test("passes exactly the requested environment to the command", { skip: noSandbo
   }
 });
 
-test("rejects a NUL byte in the environment, which could add a bubblewrap option", {
+test("a sandbox rejects a NUL byte in the environment, which could add a bubblewrap option", {
   skip: noSandbox,
 }, async () => {
   using ws = workspace();
@@ -261,7 +261,7 @@ test("rejects a NUL byte in the environment, which could add a bubblewrap option
   await assert.rejects(resolveSandbox(recorded("read-only", ws.path), start), /nul byte/);
 });
 
-test("ignores a missing path that no sandboxed command can create", { skip: noSandbox }, async () => {
+test("a sandbox ignores a missing path that no sandboxed command can create", { skip: noSandbox }, async () => {
   using ws = workspace();
   const entries = [READ_ROOT, entryFor(join(ws.path, "nowhere"), "deny"), entryFor(join(ws.path, "nothing"), "write")];
   const ran = await run(sandboxRequest(entries, ws.path), "mkdir nothing nowhere", ws.path);

@@ -5,7 +5,7 @@ import { DENIAL_TAIL_BYTES, isSandboxDenial } from "../../src/sandbox/sandbox-de
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 
-test("reports a denial for a failure with a permission error, in several languages", () => {
+test("isSandboxDenial reports a denial for a failure with a permission error, in several languages", () => {
   const texts = [
     "touch: cannot touch '/x': Read-only file system\n",
     "Error: EROFS: read-only file system, open '/x'\n",
@@ -15,7 +15,7 @@ test("reports a denial for a failure with a permission error, in several languag
   for (const text of texts) assert.ok(isSandboxDenial({ exitCode: 1, signal: null }, bytes(text)), text);
 });
 
-test("reports no denial for exit code 0, independent of the output", () => {
+test("isSandboxDenial reports no denial for exit code 0, independent of the output", () => {
   fc.assert(
     fc.property(fc.string(), fc.string(), (before, after) => {
       const text = bytes(`${before}Permission denied${after}`);
@@ -25,7 +25,7 @@ test("reports no denial for exit code 0, independent of the output", () => {
   );
 });
 
-test("reports a network error as a denial only without network access", () => {
+test("isSandboxDenial reports a network error as a denial only without network access", () => {
   for (const text of [
     "curl: (7) Failed to connect to 127.0.0.1 port 80 after 0 ms: Couldn't connect to server\n",
     "connect ECONNREFUSED 127.0.0.1:5432\n",
@@ -37,21 +37,21 @@ test("reports a network error as a denial only without network access", () => {
   }
 });
 
-test("reports no denial for an ordinary failure", () => {
+test("isSandboxDenial reports no denial for an ordinary failure", () => {
   assert.equal(isSandboxDenial({ exitCode: 1, signal: null }, bytes("2 tests failed\n")), false);
   assert.equal(isSandboxDenial({ exitCode: 137, signal: "SIGKILL" }, bytes("")), false);
 });
 
-test("reports a denial for SIGSYS without any output", () => {
+test("isSandboxDenial reports a denial for SIGSYS without any output", () => {
   assert.ok(isSandboxDenial({ exitCode: 159, signal: "SIGSYS" }, bytes("")));
   assert.ok(isSandboxDenial({ exitCode: 159, signal: null }, bytes("")), "the exit code of bubblewrap");
 });
 
-test("reports no denial for a running process", () => {
+test("isSandboxDenial reports no denial for a running process", () => {
   assert.equal(isSandboxDenial({ exitCode: null, signal: null }, bytes("Permission denied")), false);
 });
 
-test("searches only the tail of the output", () => {
+test("isSandboxDenial searches only the tail of the output", () => {
   const long = bytes(`Permission denied${"x".repeat(DENIAL_TAIL_BYTES)}`);
   assert.equal(isSandboxDenial({ exitCode: 1, signal: null }, long), false);
 });

@@ -18,7 +18,7 @@ const rejects = (request: unknown, message: string) =>
   );
 const UNENFORCEABLE = "sandbox intent cannot be enforced on this executor";
 
-test("parses the request of the Codex client in read-only mode", () => {
+test("parseSandboxRequest parses the request of the Codex client in read-only mode", () => {
   assert.deepEqual(parseSandboxRequest(recorded("read-only")), {
     type: "sandboxed",
     files: {
@@ -35,7 +35,7 @@ test("parses the request of the Codex client in read-only mode", () => {
   });
 });
 
-test("parses the request of the Codex client in workspace-write mode", () => {
+test("parseSandboxRequest parses the request of the Codex client in workspace-write mode", () => {
   const request = parseSandboxRequest(recorded("workspace-write"));
   assert.ok(request.type === "sandboxed" && request.files.type === "restricted");
   assert.equal(request.network, false);
@@ -54,7 +54,7 @@ test("parses the request of the Codex client in workspace-write mode", () => {
   );
 });
 
-test("parses additional writable roots and network access", () => {
+test("parseSandboxRequest parses additional writable roots and network access", () => {
   const request = parseSandboxRequest(recorded("workspace-write-network"));
   assert.ok(request.type === "sandboxed" && request.files.type === "restricted");
   assert.equal(request.network, true);
@@ -63,7 +63,7 @@ test("parses additional writable roots and network access", () => {
   assert.ok(locations.some((location) => location.type === "path" && location.path === "/srv/extra"));
 });
 
-test("returns `none` for a request without restrictions", () => {
+test("parseSandboxRequest returns `none` for a request without restrictions", () => {
   const open = [
     { type: "disabled" },
     { type: "external", network: "enabled" },
@@ -73,14 +73,14 @@ test("returns `none` for a request without restrictions", () => {
     assert.deepEqual(parseSandboxRequest({ permissions, windowsSandboxLevel: "disabled" }), { type: "none" });
 });
 
-test("restricts the network if the client restricts the files itself", () => {
+test("parseSandboxRequest restricts the network if the client restricts the files itself", () => {
   const permissions = { type: "external", network: "restricted" };
   const request = parseSandboxRequest({ permissions, windowsSandboxLevel: "disabled" });
   assert.ok(request.type === "sandboxed");
   assert.deepEqual([request.files.type, request.network], ["unrestricted", false]);
 });
 
-test("names a missing required field", () => {
+test("parseSandboxRequest names a missing required field", () => {
   rejects({}, "missing field `permissions`");
   rejects({ permissions: { type: "disabled" }, workspaceRoots: [] }, "missing field `windowsSandboxLevel`");
   const wrap = (permissions: unknown) => ({ permissions, windowsSandboxLevel: "disabled" });
@@ -89,7 +89,7 @@ test("names a missing required field", () => {
   rejects(wrap({ type: "external" }), "missing field `network`");
 });
 
-test("rejects unknown values instead of ignoring them", () => {
+test("parseSandboxRequest rejects unknown values instead of ignoring them", () => {
   const wrap = (permissions: unknown) => ({ permissions, windowsSandboxLevel: "disabled" });
   const entry = (path: unknown, more = {}) =>
     wrap({
@@ -107,14 +107,14 @@ test("rejects unknown values instead of ignoring them", () => {
   rejects(entry(root, { missing_path_behavior: "create" }), UNENFORCEABLE);
 });
 
-test("names the actual and the expected type of a wrong value", () => {
+test("parseSandboxRequest names the actual and the expected type of a wrong value", () => {
   rejects(5, "invalid type: number, expected struct FileSystemSandboxContext");
   const entries = { type: "restricted", entries: {} };
   const permissions = { type: "managed", file_system: entries, network: "enabled" };
   rejects({ permissions, windowsSandboxLevel: "disabled" }, "invalid type: map, expected a sequence");
 });
 
-test("requests a sandbox for a managed network even if the profile restricts nothing", () => {
+test("parseSandboxRequest requests a sandbox for a managed network even if the profile restricts nothing", () => {
   for (const permissions of [
     { type: "disabled" },
     { type: "external", network: "enabled" },

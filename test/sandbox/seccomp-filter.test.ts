@@ -170,6 +170,6 @@ for (const arch of ["x64", "arm64"] as const) {
   });
 }
 
-test("has no filter for an architecture without a table", () => {
+test("an architecture without a table has no seccomp filter", () => {
   assert.deepEqual([seccompArchFor("x64"), seccompArchFor("arm64"), seccompArchFor("riscv64")], ["x64", "arm64", null]);
 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { formatAge } from "../../../src/base/text/format-age.ts";
 
-test("formats an age with its two largest units", () => {
+test("formatAge formats an age with its two largest units", () => {
   const seconds = [-5, 0, 59, 60, 3599, 3600, 86_399, 86_400, 90_000, 864_000];
   assert.deepEqual(
     seconds.map((value) => formatAge(value * 1000)),

@@ -7,7 +7,7 @@ import { printableLine, printableText, shellQuote } from "../../../src/base/text
 /** Characters that a terminal would interpret, or that a reader could not see. */
 const DANGEROUS = /[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/;
 
-test("escapes control and bidirectional characters, and keeps all others", () => {
+test("printableLine escapes control and bidirectional characters, and keeps all others", () => {
   assert.equal(printableLine("a\x1b[2Jb"), "a\\x1b[2Jb");
   assert.equal(printableLine("a\nb\tc\rd\x7f"), "a\\nb\\tc\\rd\\x7f");
   assert.equal(printableLine("\x9b31m \u202etxt\u2066 \u{e0041}"), "\\u009b31m \\u202etxt\\u2066 \\U000e0041");
@@ -15,13 +15,13 @@ test("escapes control and bidirectional characters, and keeps all others", () =>
   assert.equal(printableLine("größer 漢字 👩‍💻".replaceAll("\u200d", "")), "größer 漢字 👩💻");
 });
 
-test("keeps the lines of a text, and escapes characters that would overwrite them", () => {
+test("printableText keeps the lines of a text, and escapes characters that would overwrite them", () => {
   assert.equal(printableText("one\r\ntwo\tthree\n"), "one\ntwo\tthree\n");
   assert.equal(printableText("100%\rfake\b\x1b]0;title\x07"), "100%\\rfake\\x08\\x1b]0;title\\x07");
   assert.equal(printableText("👩\u200d💻"), "👩\u200d💻");
 });
 
-test("leaves no dangerous character in any input", () => {
+test("printableLine, printableText and shellQuote leave no dangerous character in any input", () => {
   const text = fc.string({ unit: "binary" });
   fc.assert(
     fc.property(text, (given) => {
@@ -33,7 +33,7 @@ test("leaves no dangerous character in any input", () => {
   );
 });
 
-test("quotes a word so that a shell reads the same word", () => {
+test("shellQuote quotes a word so that a shell reads the same word", () => {
   const words = fc.array(fc.string({ unit: "binary" }), { minLength: 1, maxLength: 40 });
   fc.assert(
     fc.property(words, (given) => {

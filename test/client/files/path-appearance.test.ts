@@ -11,7 +11,7 @@ import { ManualClock } from "../../support/manual-clock.ts";
 import { flushEventLoop } from "../../support/system/flush-event-loop.ts";
 import { until } from "../../support/system/until.ts";
 
-test("wakes every waiter of a path by the server's watch, without polling", {
+test("PathAppearance wakes every waiter of a path by the server's watch, without polling", {
   timeout: 600_000,
 }, async () => {
   const directory = await mkdtemp(join(tmpdir(), "procwire-missing-"));
@@ -43,7 +43,7 @@ test("wakes every waiter of a path by the server's watch, without polling", {
   }
 });
 
-test("sets the watch again after the waiter whose path prevented it has finished", async () => {
+test("PathAppearance sets the watch again after the waiter whose path prevented it has finished", async () => {
   const present = new Set<string>();
   const watches: ((isWatching: boolean) => void)[] = [];
   const paths = new PathAppearance({

@@ -6,7 +6,7 @@ import { until } from "../../support/system/until.ts";
 
 const count = (type: string) => process.getActiveResourcesInfo().filter((name) => name === type).length;
 
-test("leaves no timer that delays the exit of the program after the command has exited", async () => {
+test("a pipe transport leaves no timer that delays the exit of the program after the command has exited", async () => {
   const timers = count("Timeout");
   const argv = ["/bin/sh", "-c", `echo '${BRIDGE_READY_LINE}'; cat`];
   const stream = await openPipeTransport({ url: "exec:sh", argv, timeoutMs: 60_000 });

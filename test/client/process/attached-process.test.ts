@@ -64,7 +64,7 @@ describe("AttachedProcess", () => {
     await client.close();
   });
 
-  test("is repeated on a replacement of the server", async () => {
+  test("is attached again on a replacement of the server", async () => {
     const { client, server } = await connectScripted({}, attachServer());
     const { "process/attach": attach } = server.answers;
     assert.ok(attach);

@@ -23,7 +23,7 @@ async function attachWith(pages: Record<number, object>) {
   return { client, server, process: await client.attach("h") };
 }
 
-test("reads retained output up to the attachment in pages, with times and the size of gaps", async () => {
+test("readRetainedOutput reads up to the attachment in pages, with times and the size of gaps", async () => {
   const { client, server, process } = await attachWith({
     0: { chunks: [chunk(2, "b"), chunk(3, "c")], times: [5, 6], ageMs: 50, nextSeq: 4, gap: gap(1, 1, 10) },
     3: { chunks: [chunk(5, "e")], times: [7], ageMs: 60, nextSeq: 6, gap: gap(4, 4, 20) },
@@ -48,7 +48,7 @@ test("reads retained output up to the attachment in pages, with times and the si
   await client.close();
 });
 
-test("ends the reading of retained output at an empty page or at the given sequence number", async () => {
+test("readRetainedOutput ends at an empty page or at the given sequence number", async () => {
   const { client, server, process } = await attachWith({
     0: { chunks: [chunk(1, "a"), chunk(2, "b")], nextSeq: 3, gap: gap(1, 1, null) },
     2: { chunks: [], nextSeq: 3, gap: gap(3, 3, 5) },

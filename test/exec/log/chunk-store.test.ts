@@ -10,7 +10,7 @@ const pushes = fc.array(fc.record({ size: fc.integer({ min: 1, max: 9 }), skippe
   maxLength: 40,
 });
 
-test("knows the offset of every sequence number after any eviction", () => {
+test("ChunkStore knows the offset of every sequence number after any eviction", () => {
   fc.assert(
     fc.property(pushes, fc.nat(), fc.nat({ max: 60 }), fc.nat({ max: 30 }), (chunks, evictions, afterSeq, maxBytes) => {
       const store = new ChunkStore();
@@ -45,7 +45,7 @@ test("knows the offset of every sequence number after any eviction", () => {
   );
 });
 
-test("remembers the offsets of the last 2,048 to 4,096 evicted chunks", () => {
+test("ChunkStore remembers the offsets of the last 2,048 to 4,096 evicted chunks", () => {
   const remembered = 2048;
   const store = new ChunkStore();
   let total = 0;
@@ -78,7 +78,7 @@ test("remembers the offsets of the last 2,048 to 4,096 evicted chunks", () => {
   check(remembered);
 });
 
-test("has the same chunks, times, offsets and gaps as a list after thousands of evictions", () => {
+test("ChunkStore has the same chunks, times, offsets and gaps as a list after thousands of evictions", () => {
   const random = new Random(1);
   const store = new ChunkStore();
   const all: { seq: number; size: number; bytes: number; gap: Gap | null }[] = [];
@@ -132,7 +132,7 @@ test("has the same chunks, times, offsets and gaps as a list after thousands of 
   assert.ok(evicted > 3000);
 });
 
-test("does not know the size of evicted output with a gap of unknown size", () => {
+test("ChunkStore does not know the size of evicted output with a gap of unknown size", () => {
   const store = new ChunkStore();
   store.push({ seq: 1, stream: "stdout", chunk: new Uint8Array(5) }, 0);
   store.pushGap({ fromSeq: 2, toSeq: 4, bytes: null }, 0);
@@ -145,7 +145,7 @@ test("does not know the size of evicted output with a gap of unknown size", () =
   assert.equal(store.evictedBytesThrough(0, 3), 5);
 });
 
-test("frees all bytes on clear", () => {
+test("ChunkStore frees all bytes on clear", () => {
   const store = new ChunkStore();
   store.push({ seq: 1, stream: "stdout", chunk: new Uint8Array(5) }, 0);
   store.push({ seq: 2, stream: "stdout", chunk: new Uint8Array(6) }, 0);
@@ -162,7 +162,7 @@ test("frees all bytes on clear", () => {
   assert.deepEqual([unevicted.offsetAt(0), unevicted.offsetAt(1)], [0, 5]);
 });
 
-test("returns the memory of evicted chunks unless a reader may use it", () => {
+test("ChunkStore returns the memory of evicted chunks unless a reader may use it", () => {
   const store = new ChunkStore();
   const chunks = Array.from({ length: 6 }, () => new Uint8Array(8192));
   chunks.forEach((chunk, index) => void store.push({ seq: index + 1, stream: "stdout", chunk }, 0));
@@ -176,7 +176,7 @@ test("returns the memory of evicted chunks unless a reader may use it", () => {
   assert.deepEqual(store.clear(), chunks.slice(4));
 });
 
-test("packs small chunks, and counts the memory of their entries", () => {
+test("ChunkStore packs small chunks, and counts the memory of their entries", () => {
   const store = new ChunkStore();
   const buffers = new Set<unknown>();
   for (let seq = 1; seq <= 10_000; seq++) store.push({ seq, stream: "stdout", chunk: Uint8Array.of(seq) }, 0);

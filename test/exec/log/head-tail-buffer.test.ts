@@ -9,7 +9,7 @@ const size = fc.oneof(
   fc.constantFrom(0, 1, 511, 512, 1023, 1024, 1025, 16_383, 16_384, 16_385, 70_000),
 );
 
-test("retains exactly the first and last bytes for any chunk sizes", () => {
+test("HeadTailBuffer retains exactly the first and last bytes for any chunk sizes", () => {
   fc.assert(
     fc.property(
       fc.array(size, { maxLength: 30 }),
@@ -39,7 +39,7 @@ test("retains exactly the first and last bytes for any chunk sizes", () => {
   );
 });
 
-test("does not change returned bytes on later pushes", () => {
+test("HeadTailBuffer does not change returned bytes on later pushes", () => {
   const buffer = new HeadTailBuffer({ headBytes: 4, tailBytes: 4 });
   buffer.push(Uint8Array.of(1, 2, 3, 4, 5, 6));
   const before = buffer.bytes();
@@ -49,7 +49,7 @@ test("does not change returned bytes on later pushes", () => {
   assert.deepEqual([...buffer.bytes()], [1, 2, 3, 4, 6, 7, 8, 9]);
 });
 
-test("uses memory close to the retained bytes for a million chunks of one byte", () => {
+test("HeadTailBuffer uses memory close to the retained bytes for a million chunks of one byte", () => {
   const buffer = new HeadTailBuffer({ headBytes: 1024, tailBytes: 64 * 1024 });
   const byte = Uint8Array.of(7);
   const before = process.memoryUsage().arrayBuffers;
@@ -59,7 +59,7 @@ test("uses memory close to the retained bytes for a million chunks of one byte",
   assert.equal(buffer.omittedBytes, 1_000_000 - 65 * 1024);
 });
 
-test("drops blocks of 1 KiB, then of twice the size up to 64 KiB, as soon as the tail does not need them", () => {
+test("HeadTailBuffer drops blocks of 1 KiB, then of twice the size up to 64 KiB, as soon as the tail does not need them", () => {
   const tailBytes = 100;
   const buffer = new HeadTailBuffer({ headBytes: 0, tailBytes });
   const byte = Uint8Array.of(7);

@@ -48,7 +48,7 @@ test("under pressure of the server, a principal below an equal part keeps its ou
   assert.equal(ofBob.retainedBytes, 200);
 });
 
-test("pauses only the processes of the principal whose memory is full", () => {
+test("full memory of a principal pauses only the processes of that principal", () => {
   const { memories, log } = setUp(1_000_000, 4_000_000);
   const [ofAlice, ofBob] = [log("alice"), log("bob")];
   using connection = memories.open("alice");

@@ -11,7 +11,7 @@ function logs(count: number, budget: RetentionBudget): EventLog[] {
   return Array.from({ length: count }, () => new EventLog({ budget, limits: { retainedBytes: 100 } }));
 }
 
-test("evicts logs of closed processes first, then the largest logs", () => {
+test("RetentionBudget evicts logs of closed processes first, then the largest logs", () => {
   const budget = new RetentionBudget(200);
   const [closed, large, little] = logs(3, budget);
   assert.ok(closed && large && little);
@@ -32,7 +32,7 @@ test("evicts logs of closed processes first, then the largest logs", () => {
   assert.ok(budget.bytes <= 200);
 });
 
-test("counts the retained bytes of all logs, and stays within its maximum unless a cursor pins", () => {
+test("RetentionBudget counts the retained bytes of all logs, and stays within its maximum unless a cursor pins", () => {
   const step = fc.record({
     which: fc.nat({ max: 3 }),
     what: fc.constantFrom("append", "append", "append", "close", "hold", "dispose"),
@@ -83,7 +83,7 @@ function fill(logs: ReturnType<typeof logsWithIdleReaders>): void {
   }
 }
 
-test("pauses processes with slow readers before they pin more than the budget together", () => {
+test("RetentionBudget pauses processes with slow readers before they pin more than the budget together", () => {
   const budget = new RetentionBudget(32 * MIB);
   const logs = logsWithIdleReaders(200, budget);
   fill(logs);
@@ -91,14 +91,14 @@ test("pauses processes with slow readers before they pin more than the budget to
   assert.ok(budget.bytes <= 34 * MIB, `${budget.bytes / MIB} MiB are held`);
 });
 
-test("lets a single process pin its whole retention", () => {
+test("RetentionBudget lets a single process pin its whole retention", () => {
   const budget = new RetentionBudget(32 * MIB);
   const logs = logsWithIdleReaders(1, budget);
   fill(logs);
   assert.equal(budget.bytes, MIB);
 });
 
-test("resumes a process paused for lack of budget when others free theirs", () => {
+test("RetentionBudget resumes a process paused for lack of budget when others free theirs", () => {
   const budget = new RetentionBudget(32 * MIB);
   const logs = logsWithIdleReaders(200, budget);
   fill(logs);
@@ -110,7 +110,7 @@ test("resumes a process paused for lack of budget when others free theirs", () =
   assert.equal(first.log.retainedBytes, MIB);
 });
 
-test("releases the bytes of a disposed log", () => {
+test("RetentionBudget releases the bytes of a disposed log", () => {
   const budget = new RetentionBudget(32 * MIB);
   const logs = logsWithIdleReaders(200, budget);
   fill(logs);
@@ -118,7 +118,7 @@ test("releases the bytes of a disposed log", () => {
   assert.equal(budget.pinnableBytes, 32 * MIB);
 });
 
-test("lets every log check its backpressure when the memory budget becomes full, and when bytes are free again", () => {
+test("RetentionBudget lets every log check its backpressure when the memory budget becomes full, and when bytes are free again", () => {
   const memory = new MemoryBudget(1000);
   const budget = new RetentionBudget(800, memory);
   const checks: boolean[] = [];
@@ -131,7 +131,7 @@ test("lets every log check its backpressure when the memory budget becomes full,
   assert.deepEqual(checks, [true, false]);
 });
 
-test("charges retained bytes to the memory budget and evicts them on request, but not below a quarter", () => {
+test("RetentionBudget charges retained bytes to the memory budget and evicts them on request, but not below a quarter", () => {
   const memory = new MemoryBudget(1000);
   const budget = new RetentionBudget(400, memory);
   const log = new EventLog({ budget, limits: { retainedBytes: 400 } });
@@ -144,7 +144,7 @@ test("charges retained bytes to the memory budget and evicts them on request, bu
   assert.equal(budget.bytes, 100);
 });
 
-test("stops eviction if all output is pinned, and tries again after another sixteenth", () => {
+test("RetentionBudget stops eviction if all output is pinned, and tries again after another sixteenth", () => {
   const budget = new RetentionBudget(1600);
   let evictions = 0;
   budget.join({ retainedBytes: 1700, isClosed: false, evictTo: () => evictions++ });
@@ -156,7 +156,7 @@ test("stops eviction if all output is pinned, and tries again after another sixt
   assert.equal(evictions, 2);
 });
 
-test("lets every log check its backpressure once the pinned bytes change by a sixteenth", () => {
+test("RetentionBudget lets every log check its backpressure once the pinned bytes change by a sixteenth", () => {
   const budget = new RetentionBudget(1600);
   let checks = 0;
   budget.join({ retainedBytes: 0, isClosed: false, evictTo: () => undefined, rebalance: () => checks++ });
@@ -168,7 +168,7 @@ test("lets every log check its backpressure once the pinned bytes change by a si
   assert.equal(checks, 2);
 });
 
-test("evicts no further log once exactly seven eighths are left", () => {
+test("RetentionBudget evicts no further log once exactly seven eighths are left", () => {
   for (const isClosedFirst of [true, false]) {
     const budget = new RetentionBudget(1600);
     const evicted: string[] = [];
@@ -186,7 +186,7 @@ test("evicts no further log once exactly seven eighths are left", () => {
   }
 });
 
-test("does not evict again while a log evicts", () => {
+test("RetentionBudget does not evict again while a log evicts", () => {
   const budget = new RetentionBudget(1600);
   let [depth, evictions] = [0, 0];
   const evictTo = () => {
@@ -204,7 +204,7 @@ test("does not evict again while a log evicts", () => {
   assert.equal(evictions, 2);
 });
 
-test("bounds the entries of short lines, not only their bytes", () => {
+test("RetentionBudget bounds the entries of short lines, not only their bytes", () => {
   const memory = new MemoryBudget(MIB);
   const budget = new RetentionBudget(MIB, memory);
   for (let process = 0; process < 4; process++) {

@@ -9,7 +9,7 @@ import { restoreEventLog } from "../../../src/local/persistent/restore-event-log
 const owner = { sessionId: "s", ownerId: "local", handle: "abcdefghijkl" };
 const params = { processId: "p", argv: ["x"], cwd: "/", tty: false, lifetime: "persistent" } as const;
 
-test("decodes the record of a persistent process, which excludes the environment", () => {
+test("decodeRecord decodes the record of a persistent process, which excludes the environment", () => {
   const secret = { ...params, argv: ["x"], env: { TOKEN: "secret" } };
   const text = encodeRecord(owner, 5, secret);
   assert.doesNotMatch(text, /secret/);
@@ -18,13 +18,13 @@ test("decodes the record of a persistent process, which excludes the environment
   assert.deepEqual([read?.startedAtMs, read?.params.argv], [5, ["x"]]);
 });
 
-test("decodes name and labels of a persistent process", () => {
+test("decodeRecord decodes name and labels of a persistent process", () => {
   const labels = { team: "x" };
   const read = decodeRecord(encodeRecord(owner, 5, { ...params, argv: ["x"], name: "api", labels }));
   assert.deepEqual([read?.params.name, read?.params.labels], ["api", labels]);
 });
 
-test("rejects a record of another version and an invalid record", () => {
+test("decodeRecord rejects a record of another version and an invalid record", () => {
   const text = encodeRecord(owner, 5, { ...params, argv: ["x"] });
   assert.equal(decodeRecord(text.replace('"version":"2"', '"version":"1"')), null);
   assert.equal(decodeRecord(text.replace('"cwd":"/"', '"cwd":7')), null);
@@ -54,7 +54,7 @@ const output = (seq: number): RestoredEvent => ({
   chunk: Buffer.from("x"),
 });
 
-test("restores events under their sequence numbers, evicted output as a gap and a lost read as a gap of unknown size", () => {
+test("restoreEventLog restores events under their sequence numbers, evicted output as a gap and a lost read as a gap of unknown size", () => {
   const events = restoredEvents({ seq: 2, bytes: 20 }, [output(3), { type: "gap", seq: 4 }, output(5)], null);
   assert.deepEqual(
     events.map((event) => (event.type === "gap" ? [event.fromSeq, event.toSeq, event.bytes] : event.type)),
@@ -62,7 +62,7 @@ test("restores events under their sequence numbers, evicted output as a gap and 
   );
 });
 
-test("restores an exit under its sequence number although the events around it were evicted", () => {
+test("restoreEventLog restores an exit under its sequence number although the events around it were evicted", () => {
   const types = (events: ExecEvent[]) =>
     events.map((event) => ("seq" in event ? `${event.type} ${event.seq}` : event.type));
   const whole: RestoredEvent[] = [output(1), { type: "exited", seq: 2 }, output(3), { type: "closed", seq: 4 }];

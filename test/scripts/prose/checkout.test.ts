@@ -26,7 +26,7 @@ function repository() {
 const places = (...scan: Parameters<typeof scanCheckout>) =>
   scanCheckout(...scan).findings.map(({ file, line, rule }) => `${file}:${line} ${rule}`);
 
-test("scans tracked and untracked files, without ignored and deleted ones", () => {
+test("the prose check scans tracked and untracked files, without ignored and deleted ones", () => {
   using checkout = repository();
   checkout.write("c.md", "A folder.");
   rmSync(join(checkout.path, "b.md"));
@@ -35,7 +35,7 @@ test("scans tracked and untracked files, without ignored and deleted ones", () =
   assert.deepEqual({ files, words }, { files: 2, words: 6 });
 });
 
-test("scans lines added since a commit, committed or not", () => {
+test("the prose check scans lines added since a commit, committed or not", () => {
   using checkout = repository();
   checkout.git("checkout", "--quiet", "-b", "topic");
   checkout.write("a.md", "A folder.", "", "++ text", "", "A folder.", "", "People.");
@@ -50,7 +50,7 @@ test("scans lines added since a commit, committed or not", () => {
   ]);
 });
 
-test("scans selected files and rules", () => {
+test("the prose check scans selected files and rules", () => {
   using checkout = repository();
   checkout.write("b.md", "A folder and people.");
   assert.deepEqual(places(checkout.path, { path: /^b/ }), ["b.md:1 person", "b.md:1 folder"]);

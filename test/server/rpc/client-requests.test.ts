@@ -5,7 +5,7 @@ import { ClientRequests } from "../../../src/server/rpc/client-requests.ts";
 
 const never = new AbortController().signal;
 
-test("settles responses in any order and ignores late ones", async () => {
+test("ClientRequests settles responses in any order and ignores late ones", async () => {
   const requests = new ClientRequests();
   const ids: number[] = [];
   const first = requests.start((id) => ids.push(id), never);
@@ -18,7 +18,7 @@ test("settles responses in any order and ignores late ones", async () => {
   requests.settle(2, { type: "response", result: "late" });
 });
 
-test("throws a protocol error for the response to a request that was never sent", () => {
+test("ClientRequests throws a protocol error for the response to a request that was never sent", () => {
   const requests = new ClientRequests();
   for (const [id, type, text] of [
     [6, "response", "unexpected client response for request id Integer(6)"],
@@ -33,7 +33,7 @@ test("throws a protocol error for the response to a request that was never sent"
   }
 });
 
-test("rejects the 257th open request, and accepts another one after a response", async () => {
+test("ClientRequests rejects the 257th open request, and accepts another one after a response", async () => {
   const requests = new ClientRequests();
   const open = Array.from({ length: 256 }, () => requests.start(() => undefined, never));
   await assert.rejects(

@@ -49,7 +49,7 @@ async function connect(inner: CountingFileServer) {
   return { caller, [Symbol.asyncDispose]: close };
 }
 
-test("waits for memory before a sandboxed file server sends a large file", async () => {
+test("a connection waits for memory before a sandboxed file server sends a large file", async () => {
   const inner = new CountingFileServer(64 * 1024 * 1024);
   await using connected = await connect(inner);
   const { caller } = connected;
@@ -58,7 +58,7 @@ test("waits for memory before a sandboxed file server sends a large file", async
   assert.equal(inner.peak, 1);
 });
 
-test("reads small files of a sandbox concurrently", async () => {
+test("a connection reads small files of a sandbox concurrently", async () => {
   const inner = new CountingFileServer(1000);
   await using connected = await connect(inner);
   const { caller } = connected;

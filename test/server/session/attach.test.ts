@@ -572,7 +572,7 @@ describe("a process of lifetime `server`", () => {
     assert.equal(host.clock.pendingTimers, 0);
   });
 
-  test("is the longest lifetime without --supervised: the server rejects `persistent`", async () => {
+  test("lives longest on a server without --supervised, which rejects `persistent`", async () => {
     const { ready } = setup();
     const client = await ready();
     assert.deepEqual(await client.refused("process/start", startParams("p", ["x"], { lifetime: "persistent" })), {
