@@ -17,7 +17,7 @@ const HELP: HelpPage = {
   details: `A path on the server starts with a colon; a relative path is resolved against the working directory of the server.
     \`-\` is stdin or stdout.
 
-    Each file is written atomically after its SHA-256 is verified. Modes and times are preserved. A directory is copied as
+    Each file is written atomically after its checksum is verified. Modes and times are preserved. A directory is copied as
     DESTINATION, or into it if DESTINATION ends with \`/\` or there are several sources. Running the same command again skips
     existing files and resumes an interrupted file.`,
   options: {

@@ -30,7 +30,7 @@ import {
 const HELP: HelpPage = {
   usage: ["[OPTIONS]"],
   details: `Serves exec_command, write_stdin, wait_for, kill_session, list_sessions, read_output and read_screen to an MCP
-    client on stdio, or to many clients over HTTP. Terminals survive between calls, on this host or on a server.`,
+    client on stdio, or to many clients over HTTP. Exec sessions continue between calls, on this host or on a server.`,
   options: {
     Commands: [
       ["--cwd DIR", "working directory (default: current directory, or that of the server)"],

@@ -54,7 +54,7 @@ const HELP: HelpPage = {
     Environment: [["-e, --env NAME[=VALUE]", "set or pass through a variable; repeatable"], ...ENVIRONMENT_ROWS],
   },
   connection: true,
-  notes: `The command inherits the environment of this program, or that of the server (and TERM with --tty), without secrets:
+  notes: `The command inherits the environment of procwire, or that of the server (and TERM with --tty), without secrets:
     names with a word such as KEY, TOKEN, SECRET or PASSWORD, and URLs with a password.`,
   examples: [
     ["procwire run --connect ssh://build-host -- make test", "run a command on another host"],

@@ -24,7 +24,7 @@ const URL_ROWS: readonly HelpRow[] = [
   ["ws://HOST:PORT", "WebSocket server; wss:// with TLS"],
   ["unix:///PATH", "server on a Unix socket of this host"],
   ["ssh://[USER@]HOST[:PORT][/SOCKET]", "server of that user on that host, or on that socket; starts on demand"],
-  ["docker://CONTAINER[/SOCKET]", "server in a running container; starts on demand"],
+  ["docker://[USER@]CONTAINER[/SOCKET]", "server in a running container; starts on demand"],
   ["exec:COMMAND", "stdin and stdout of a command, such as `exec:kubectl exec -i pod -- procwire connect`"],
   ["local", "this host, if PROCWIRE_CONNECT names a server"],
 ];

@@ -19,7 +19,7 @@ export type ServerTarget =
     };
 
 const EXPECTED =
-  "`ws://HOST:PORT`, `wss://HOST:PORT`, `unix:///PATH`, `ssh://[USER@]HOST[:PORT][/SOCKET]`, `docker://CONTAINER[/SOCKET]` or `exec:COMMAND`";
+  "`ws://HOST:PORT`, `wss://HOST:PORT`, `unix:///PATH`, `ssh://[USER@]HOST[:PORT][/SOCKET]`, `docker://[USER@]CONTAINER[/SOCKET]` or `exec:COMMAND`";
 
 /** An invalid address; the message contains the expected form. */
 export class ConnectUrlError extends Error {

@@ -32,7 +32,7 @@ export interface SocketClientOptions extends ExecServerClientOptions {
 export interface WebSocketClientOptions extends SocketClientOptions {
   /**
    * `ws://HOST:PORT`, `wss://HOST:PORT`, `unix:///path/of/socket`; or a command that runs `procwire connect`:
-   * `ssh://[USER@]HOST[:PORT]`, `docker://CONTAINER`, `exec:COMMAND`.
+   * `ssh://[USER@]HOST[:PORT]`, `docker://[USER@]CONTAINER`, `exec:COMMAND`.
    */
   url: string;
 }
