@@ -25,7 +25,7 @@ const HELP: HelpPage = {
 export const command: Command = defineServerCommand({
   name: "kill",
   help: HELP,
-  ids: { includesExited: false, max: Number.POSITIVE_INFINITY },
+  ids: { includesExited: false, isRepeatable: true },
   options: { signal: { type: "string", short: "s" } },
 
   async run(values, positionals) {

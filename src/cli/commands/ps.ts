@@ -44,7 +44,7 @@ const HELP: HelpPage = {
 export const command: Command = defineServerCommand({
   name: "ps",
   help: HELP,
-  ids: { includesExited: true, max: Number.POSITIVE_INFINITY },
+  ids: { includesExited: true, isRepeatable: true },
   options: {
     all: { type: "boolean", short: "a" },
     watch: { type: "boolean", short: "w" },

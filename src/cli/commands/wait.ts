@@ -28,7 +28,7 @@ const ExitCode = { timedOut: 124, failed: 125 } as const;
 export const command: Command = defineServerCommand({
   name: "wait",
   help: HELP,
-  ids: { includesExited: true, max: Number.POSITIVE_INFINITY },
+  ids: { includesExited: true, isRepeatable: true },
   options: { timeout: { type: "string" } },
 
   async run(values, positionals) {

@@ -6,8 +6,8 @@ import type { Candidate, CompletedWords } from "./candidates.ts";
 export interface CompletedIds {
   /** Whether exited processes are candidates too. */
   includesExited: boolean;
-  /** Maximum number of IDs. Default: 1. */
-  max?: number | undefined;
+  /** Whether the command takes several IDs. Default: false. */
+  isRepeatable?: boolean | undefined;
 }
 
 /**
@@ -16,9 +16,9 @@ export interface CompletedIds {
  */
 export async function processCandidates(
   { values, positionals }: CompletedWords,
-  { includesExited, max = 1 }: CompletedIds,
+  { includesExited, isRepeatable = false }: CompletedIds,
 ): Promise<Candidate[]> {
-  if (positionals.length >= max) return [];
+  if (positionals.length > 0 && !isRepeatable) return [];
   const connection: ConnectValues = values;
   const url = requireServerUrl(connection.connect);
   if (!/^(?:wss?|unix):/.test(url)) return [];
