@@ -94,11 +94,11 @@ describe("a server that receives descriptors", { timeout: 600_000 }, () => {
     const loaded = loadAddon();
     assert.ok(loaded.type === "loaded", "the native addon must be built");
     const { transferStdio } = loaded.addon;
-    await using tcp = createServer(() => undefined).listen(0, "127.0.0.1");
+    await using tcp = createServer((accepted) => accepted.destroy()).listen(0, "127.0.0.1");
     await once(tcp, "listening");
     const address = tcp.address();
     assert.ok(address !== null && typeof address === "object");
-    const tcpSocket = await opened(connect(address.port, "127.0.0.1"));
+    const tcpSocket = await opened(connect({ port: address.port, host: "127.0.0.1", allowHalfOpen: true }));
     const file = openSync("/dev/null", "r+");
     const listener = descriptorOf(tcp);
     const before = openDescriptors(server.serverPid()).length;
@@ -111,9 +111,9 @@ describe("a server that receives descriptors", { timeout: 600_000 }, () => {
     for (const pass of passAll) {
       const connection = await opened(connect({ path }));
       assert.equal(pass(descriptorOf(connection)), 0);
-      connection.resume();
-      await once(connection, "close");
+      await closed(connection);
     }
+    tcpSocket.destroy();
     // The line alone is an invalid HTTP request.
     const alone = await opened(connect({ path }));
     alone.write("procwire stdio transfer 1\n\r\n\r\n");
@@ -122,13 +122,11 @@ describe("a server that receives descriptors", { timeout: 600_000 }, () => {
     late.write("GET /healthz HTTP/1.1\r\n");
     assert.equal(transferStdio(descriptorOf(late), file, file), 0);
     late.end("\r\n\r\n");
-    late.resume();
-    await once(late, "close");
+    await closed(late);
     await until("all descriptors are closed", () => openDescriptors(server.serverPid()).length === before);
     await using client = await NodeExecServerClient.connectUnix({ path });
     assert.equal((await client.call("process/list", {})).processes.length, 0);
     closeSync(file);
-    tcpSocket.destroy();
   });
 });
 
@@ -149,6 +147,12 @@ async function opened(socket: Socket): Promise<Socket> {
   await once(socket, "connect");
   socket.on("error", () => undefined);
   return socket;
+}
+
+/** Resolves when the socket is closed, also by a reset. */
+function closed(socket: Socket): Promise<void> {
+  socket.resume();
+  return new Promise((resolve) => socket.once("close", () => resolve()));
 }
 
 /** Returns the descriptor of a socket or listener, which has no public name in Node. */
