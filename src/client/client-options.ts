@@ -11,7 +11,7 @@ import {
   terminateModeKind,
   variables,
 } from "../exec/options/process-options.ts";
-import type { ParamsOf } from "../protocol/methods.ts";
+import { isMethodName, type ParamsOf } from "../protocol/methods.ts";
 import type { BrowserClientOptions } from "./browser.ts";
 import type { CopyDestination, CopyEndpoint, CopyFilesOptions } from "./copy/copy-types.ts";
 import type { ExecServerClientOptions, KillOptions, ProtocolCallOptions, ShareOptions } from "./exec-server-client.ts";
@@ -57,11 +57,22 @@ export const clientFields: option.OptionFields<ExecServerClientOptions> = {
 export const clientOptions = optionsOf(clientFields);
 export const clientKind = option.objectWith("an ExecServerClient", "call", "close");
 export const serverKind = option.objectWith("a server in this process", "connectInProcess");
-export const protocolCallOptions = optionsOf<ProtocolCallOptions>({
+const methodKind = option.kind(
+  "a method such as process/list",
+  (value) => typeof value === "string" && isMethodName(value),
+);
+const protocolCallOptions = optionsOf<ProtocolCallOptions>({
   signal,
   timeoutMs: option.milliseconds,
   resend: option.oneOf("always", "sameServer", "unsent"),
 });
+
+/** Throws an `EINVAL` error unless these are valid arguments of `ExecServerClient.call`. */
+export function checkProtocolCall(method: unknown, params: unknown, options: unknown): void {
+  option.checkArgument("call", "method", method, methodKind);
+  option.checkArgument("call", "params", params, option.anyObject);
+  option.checkOptions("call", options, protocolCallOptions);
+}
 
 // Not in browser.ts: bundlers drop this module if it is unused, but not a call at the top of the entry point.
 export const browserOptions = optionsOf<BrowserClientOptions>({

@@ -16,13 +16,13 @@ import type {
 import type { EventLogLimits } from "../exec/log/event-log.ts";
 import type { InputData } from "../exec/options/input-bytes.ts";
 import type { OptionKind } from "../exec/options/option-schema.ts";
-import { anyObject, callback, checkArgument, checkOptions, text } from "../exec/options/option-schema.ts";
+import { callback, checkArgument, checkOptions, text } from "../exec/options/option-schema.ts";
 import { checkCall } from "../exec/options/process-checks.ts";
 import type { Trace } from "../protocol/envelope.ts";
 import type { DisconnectedError } from "../protocol/errors.ts";
 import type { InProcessServer } from "../protocol/in-process.ts";
 import type { EnvironmentInfo, Extension, MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
-import { clientOptions, killOptions, protocolCallOptions, serverKind, shareOptions } from "./client-options.ts";
+import { checkProtocolCall, clientOptions, killOptions, serverKind, shareOptions } from "./client-options.ts";
 import { RemoteFiles } from "./files/remote-files.ts";
 import { RemoteForwards } from "./network/remote-forwards.ts";
 import { RemoteHttp } from "./network/remote-http.ts";
@@ -291,11 +291,7 @@ export class ExecServerClient implements AsyncDisposable {
    * is resumed. A call that was in flight when the session was lost rejects.
    */
   call<M extends MethodName>(method: M, params: ParamsOf<M>, options: ProtocolCallOptions = {}): Promise<ResultOf<M>> {
-    const check = () => {
-      checkArgument("call", "method", method, text);
-      checkArgument("call", "params", params, anyObject);
-      checkOptions("call", options, protocolCallOptions);
-    };
+    const check = () => checkProtocolCall(method, params, options);
     const call = () => callInAnySession(this.#sessions, method, params, options);
     return withCallErrors({ method: String(method) }, call, undefined, check);
   }

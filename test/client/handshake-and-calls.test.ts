@@ -9,7 +9,7 @@ import { RequestError } from "../../src/protocol/errors.ts";
 import { ExecServerError } from "../../src/protocol/exec-server-error.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import { runPromiseReactions } from "../support/system/promise-reactions.ts";
-import { NO_ANSWER, ScriptedServer } from "./scripted-server.ts";
+import { connectScripted, NO_ANSWER, ScriptedServer } from "./scripted-server.ts";
 
 const START: StartParams = { processId: "p", argv: ["true"], cwd: "/tmp/a b", env: {}, tty: true };
 
@@ -218,6 +218,31 @@ describe("client calls", () => {
     assert.ok(start && "id" in start);
     server.current.respond(start.id, { processId: server.calls("process/start")[0]?.processId });
     await server.until(() => server.calls("process/terminate").length > 0);
+    await client.close();
+  });
+
+  test("with an unknown method or params that JSON cannot express reject once, and are never sent", async () => {
+    const { server, client, clock } = await connectScripted();
+    const circular: Record<string, unknown> = {};
+    circular.handle = circular;
+    const rejected: [method: string, params: object, message: RegExp][] = [
+      ["process/lsit", {}, /^call: invalid `method`: got "process\/lsit", expected a method such as process\/list$/],
+      ["toString", {}, /^call: invalid `method`: got "toString", /],
+      ["process/kill", { handle: circular }, /^process\/kill: invalid `params`: Converting circular structure to JSON/],
+      ["process/kill", { handle: 1n }, /^process\/kill: invalid `params`: .*BigInt/],
+      ["process/write", { processId: "p" }, /^process\/write: invalid `params`: missing `processId` or `chunk`$/],
+      ["fs/writeBlock", {}, /^fs\/writeBlock: invalid `params`: missing `handleId` or `chunk`$/],
+    ];
+    for (const [method, params, message] of rejected)
+      await assert.rejects(client.call(method as never, params as never, { timeoutMs: 1 }), {
+        code: "EINVAL",
+        message,
+      });
+    // A failed call neither times out later nor is sent after a reconnect: both would end the program.
+    await clock.advance(1);
+    server.current.cut("cut");
+    await client.list().catch(() => undefined);
+    assert.deepEqual(server.calls("process/kill"), []);
     await client.close();
   });
 

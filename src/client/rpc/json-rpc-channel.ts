@@ -3,6 +3,7 @@ import type { BinaryBlocks, Connection, ConnectionEvent } from "../../connection
 import { binaryBlocksEnabler } from "../../connection/connection.ts";
 import type { Message, RequestId } from "../../protocol/envelope.ts";
 import { DisconnectedError, ErrorCode, fromWireError, ProtocolError } from "../../protocol/errors.ts";
+import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import {
   CHUNK_TAIL,
   decodeOutputNotification,
@@ -63,9 +64,14 @@ export class JsonRpcChannel implements RpcChannel {
       },
       onError: reject,
     });
-    if (method === "process/write") this.#sendWrite(id, params);
-    else if (method === "fs/writeBlock") this.#sendBlock(id, params);
-    else this.#connection.send(encodeRequest(id, method, codec.params.encode(params), this.#events.trace?.()));
+    try {
+      if (method === "process/write") this.#sendWrite(id, params);
+      else if (method === "fs/writeBlock") this.#sendBlock(id, params);
+      else this.#connection.send(encodeRequest(id, method, codec.params.encode(params), this.#events.trace?.()));
+    } catch (cause) {
+      this.#pending.delete(id);
+      reject(new ExecServerError(`${method}: invalid \`params\`: ${errorMessage(cause)}`, "EINVAL", {}, { cause }));
+    }
     return promise;
   }
 
@@ -108,13 +114,13 @@ export class JsonRpcChannel implements RpcChannel {
 
   /** Sends the bytes as base64 without building one string of the whole message. */
   #sendWrite(id: number, params: ParamsOf<MethodName>): void {
-    if (!("chunk" in params && "processId" in params)) return;
+    if (!("chunk" in params && "processId" in params)) throw new Error("missing `processId` or `chunk`");
     const head = writeHead(id, params.processId, params.writeId);
     this.#connection.sendChunk(head, params.chunk, CHUNK_TAIL);
   }
 
   #sendBlock(id: number, params: ParamsOf<MethodName>): void {
-    if (!("chunk" in params && "handleId" in params)) return;
+    if (!("chunk" in params && "handleId" in params)) throw new Error("missing `handleId` or `chunk`");
     const trace = this.#events.trace?.();
     const head = writeBlockHead(id, params.handleId, params.offset);
     const tail = writeBlockTail(trace);
