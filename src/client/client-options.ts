@@ -3,6 +3,7 @@
 import { inputData } from "../exec/options/input-bytes.ts";
 import * as option from "../exec/options/option-schema.ts";
 import {
+  argument,
   argvKind,
   clockKind,
   logLimitsKind,
@@ -109,7 +110,7 @@ export const v0StartParams = optionsOf<ParamsOf<"command/exec">>({
 
 // ---- files
 
-export const pathKind = option.described(option.text, "an absolute path or a file: URI");
+export const pathKind = option.described(argument, "an absolute path or a file: URI");
 
 /** Modes of an opened file. */
 export const openModeKind = option.oneOf("read", "replace");

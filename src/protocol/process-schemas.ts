@@ -239,7 +239,7 @@ export const closeStdinResult = object("CloseStdinResult", {
 export const resizeParams = object("ResizeParams", { processId: id, size: terminalSize });
 
 /** Syntax of a signal name. The host validates the name. */
-const SIGNAL_NAME = /^(?:interrupt|[A-Z][A-Z0-9]*(?:[+-]\d{1,2})?)$/;
+export const SIGNAL_NAME = /^(?:interrupt|[A-Z][A-Z0-9]*(?:[+-]\d{1,2})?)$/;
 
 export const signalName: Schema<string> = {
   ...string,

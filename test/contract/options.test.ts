@@ -65,6 +65,10 @@ const REJECTED: readonly (readonly [UntypedCall, string | RegExp])[] = [
     (e) => run(e.getExecBackend(), "true" as never),
     'run: invalid `argv`: got "true", expected an array of strings: program and arguments',
   ],
+  [
+    (e) => run(e.getExecBackend(), ["echo", "a\0"]),
+    'run: invalid `argv.1`: got "a\\u0000", expected a string without NUL bytes',
+  ],
   [(e) => run(e.getExecBackend(), ["true"], { maxBuffer: 1 } as never), /^run: unknown option `maxBuffer`; /],
   [
     () => createLocalHost({ maskPaths: [] } as never),
@@ -99,6 +103,11 @@ const REJECTED: readonly (readonly [UntypedCall, string | RegExp])[] = [
   [onProcess((p) => p.signal(9)), "signal: invalid `name`: got 9, expected a signal name such as SIGTERM"],
   [onProcess((p) => p.kill(9)), "kill: invalid `signal`: got 9, expected a signal name such as SIGTERM"],
   [
+    onProcess((p) => p.kill("sigterm")),
+    'kill: invalid `signal`: got "sigterm", expected a signal name such as SIGTERM',
+  ],
+  [onProcess((p) => p.signal("")), 'signal: invalid `name`: got "", expected a signal name such as SIGTERM'],
+  [
     onProcess((p) => p.terminate("force")),
     /^terminate: invalid `mode`: got "force", expected an object with type "force" or/,
   ],
@@ -120,6 +129,11 @@ const REJECTED: readonly (readonly [UntypedCall, string | RegExp])[] = [
   ],
   [onProcess((p) => p.pipe(5)), /^pipe: invalid `target`: got 5, expected a Node stream, a web stream or a process$/],
   [(e) => e.files.readText(5), /^readFile: invalid `path`: got 5, expected an absolute path or a file: URI$/],
+  [(e) => e.files.readText("/a\0b"), /^readFile: invalid `path`: got "\/a\\u0000b", expected an absolute path or /],
+  [
+    (e) => e.files.readText(new URL("file:///etc/hostname")),
+    "readFile: invalid `path`: got a URL object (pass its `href`), expected an absolute path or a file: URI",
+  ],
   [(e) => e.files.writeFile("/tmp/x", 5), /^writeFile: invalid `data`: got 5, expected a string, a typed array/],
   [(e) => e.files.remove("/tmp/x", { recusive: true }), "remove: unknown option `recusive`; did you mean `recursive`?"],
   [(e) => e.files.copy("/etc/hostname", 5), "copy: invalid `to`: got 5, expected an absolute path or a file: URI"],
@@ -177,6 +191,16 @@ describe("options that a JavaScript caller gets wrong", { timeout: 600_000 }, ()
       [
         create({ url: server.url, authToken: "x" }),
         "Environment.create: unknown option `target.authToken`; expected one of `url`",
+      ],
+      [create(new URL(server.url)), /^Environment.create: invalid `target`: got a URL object \(pass its `href`\), /],
+      [
+        create({ program: "" }),
+        'Environment.create: invalid `target.program`: got "", expected a program name or path',
+      ],
+      [create({ program: "a\0" }), /^Environment.create: invalid `target.program`: got "a\\u0000", expected /],
+      [
+        create({ program: "sh", args: ["\0"] }),
+        'Environment.create: invalid `target.args.0`: got "\\u0000", expected a string without NUL bytes',
       ],
       [create({ program: "sh", arg: [] }), "Environment.create: unknown option `target.arg`; did you mean `args`?"],
       [create(server.url, { token: "x" }), "Environment.create: unknown option `token`; did you mean `authToken`?"],

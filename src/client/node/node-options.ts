@@ -2,7 +2,7 @@
 
 import { isObject } from "../../base/type-guards.ts";
 import * as option from "../../exec/options/option-schema.ts";
-import { argument, lifetimeKind, runFields, streamFields, variables } from "../../exec/options/process-options.ts";
+import { argument, lifetimeKind, runFields, streamFields } from "../../exec/options/process-options.ts";
 import { clientFields, forwardAddress, portKind } from "../client-options.ts";
 import type { ExecServerClientOptions } from "../exec-server-client.ts";
 import type { EnvironmentOptions } from "./environment.ts";
@@ -33,10 +33,12 @@ export const stdioOptions = optionsOf<ExecServerClientOptions & { codec?: Socket
 export const environmentOptions = optionsOf<EnvironmentOptions>({ ...socketFields, local: option.callback });
 
 export const launchCommand = optionsOf<ExecServerLaunchCommand>({
-  program: required(option.text),
-  args: option.listOf(option.text, "an array of strings"),
-  cwd: option.text,
-  env: variables,
+  program: required(
+    option.kind("a program name or path", (value) => value !== "" && argument.findProblem(value) === null),
+  ),
+  args: option.listOf(argument, "an array of strings"),
+  cwd: argument,
+  env: runFields.env,
 });
 
 const anyTarget = option.kind(

@@ -283,6 +283,7 @@ function describeType(value: unknown): string {
   if (value === null) return "null";
   if (Array.isArray(value)) return "an array";
   if (typeof value !== "object") return `a ${typeof value}`;
+  if (value instanceof URL) return "a URL object (pass its `href`)";
   const name: unknown = value.constructor?.name;
   return typeof name === "string" && name !== "" && name !== "Object" ? `an instance of ${name}` : "an object";
 }

@@ -3,7 +3,7 @@
 import type { Clock } from "../../async/clock.ts";
 import { managedNetwork, networkProxy } from "../../protocol/network/network-schemas.ts";
 import { processLabels, processName } from "../../protocol/process-labels.ts";
-import { LIMIT_NAMES, type LimitName } from "../../protocol/process-schemas.ts";
+import { LIMIT_NAMES, type LimitName, SIGNAL_NAME } from "../../protocol/process-schemas.ts";
 import type { ProcessLimits } from "../backend/process-limits.ts";
 import type {
   CallOptions,
@@ -42,6 +42,8 @@ export const argument: option.OptionKind = {
 
 /** Program and arguments. */
 export const argvKind = option.listOf(option.text, "an array of strings: program and arguments");
+/** Program and arguments of `run`, without NUL bytes. */
+export const runArgvKind = option.listOf(argument, argvKind.form);
 /** Variables of an environment; the value of a variable is a string. */
 export const variables = option.mapOf(option.text, "an object of strings");
 export const clockKind: option.OptionKind = option.objectWith(
@@ -60,7 +62,10 @@ export const patternKind = option.either(
   option.text,
   option.kind("a regular expression", (value) => Object.prototype.toString.call(value) === "[object RegExp]"),
 );
-export const signalKind = option.described(option.text, "a signal name such as SIGTERM");
+export const signalKind = option.kind(
+  "a signal name such as SIGTERM",
+  (value) => typeof value === "string" && SIGNAL_NAME.test(value),
+);
 
 const nameKind = option.decodedBy(option.text, processName);
 const labelsKind = option.decodedBy(variables, processLabels);

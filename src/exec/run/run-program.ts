@@ -5,7 +5,7 @@ import { toCallError } from "../call-error.ts";
 import type { EnvPolicy, ExecBackend, ExitReason, StartParams, TerminalSize } from "../exec-process.ts";
 import type { InputData } from "../options/input-bytes.ts";
 import { checkArgument, checkOptions } from "../options/option-schema.ts";
-import { argvKind, backendKind, runOptions } from "../options/process-options.ts";
+import { backendKind, runArgvKind, runOptions } from "../options/process-options.ts";
 import { abortableStart } from "./abortable-start.ts";
 import { type CollectedOutput, collectOutput, decodeOutput } from "./collect-output.ts";
 
@@ -73,7 +73,7 @@ export async function run(
   options: RunOptions = {},
 ): Promise<RunResult | RunResult<Uint8Array>> {
   checkArgument("run", "backend", backend, backendKind);
-  checkArgument("run", "argv", argv, argvKind);
+  checkArgument("run", "argv", argv, runArgvKind);
   checkOptions("run", options, runOptions);
   const result = await runToExit(backend, argv, options);
   return options.encoding === "buffer" ? result : decodeOutput(result);

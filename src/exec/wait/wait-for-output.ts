@@ -43,7 +43,7 @@ async function firstMatch(process: ExecProcess, pattern: RegExp | string, option
   checkArgument("waitFor", "pattern", pattern, patternKind);
   checkOptions("waitFor", options, waitForOptions);
   const { stream, afterSeq = 0, timeoutMs, clock = systemClock } = options;
-  const what = `${String(pattern)} in the output of process ${process.processId}`;
+  const what = `\`${String(pattern)}\` in the output of process ${process.processId}`;
   const ending = new AbortController();
   const signal = options.signal ? AbortSignal.any([options.signal, ending.signal]) : ending.signal;
   const timer =

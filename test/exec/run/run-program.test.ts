@@ -394,7 +394,7 @@ describe("waitFor", () => {
     print(process, "c");
     print(process, "d");
     process.finish();
-    await assert.rejects(waitFor(process, "ab"), { code: "ENDED", message: /no match for ab .*process p/ });
+    await assert.rejects(waitFor(process, "ab"), { code: "ENDED", message: /no match for `ab` .*process p/ });
     await assert.rejects(waitFor(process, /bx*cd/), { code: "ENDED" });
     assert.equal((await waitFor(process, /bx*c/)).seq, 5);
   });
