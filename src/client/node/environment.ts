@@ -1,6 +1,7 @@
 import type { CallOptions, ExecBackend, ProcessListing } from "../../exec/exec-process.ts";
 import { checkArgument, checkOptions, text } from "../../exec/options/option-schema.ts";
 import type { RunResult } from "../../exec/run/run-program.ts";
+import { DisconnectedError } from "../../protocol/errors.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
 import type { InProcessServer } from "../../protocol/in-process.ts";
 import type { EnvironmentInfo } from "../../protocol/methods.ts";
@@ -49,6 +50,7 @@ export class Environment implements AsyncDisposable {
   readonly #backend: ExecBackend;
   readonly #isLocal: boolean;
   readonly #release: () => Promise<void>;
+  #isClosed = false;
 
   private constructor(client: UniversalClient, backend: ExecBackend, release: () => Promise<void>) {
     this.files = client.files;
@@ -96,7 +98,7 @@ export class Environment implements AsyncDisposable {
    */
   run(command: CommandInput, options: EnvironmentRunOptions & { encoding: "buffer" }): Promise<RunResult<Uint8Array>>;
   run(command: CommandInput, options?: EnvironmentRunOptions & { encoding?: "utf8" | undefined }): Promise<RunResult>;
-  run(command: CommandInput, options: EnvironmentRunOptions = {}): Promise<RunResult | RunResult<Uint8Array>> {
+  async run(command: CommandInput, options: EnvironmentRunOptions = {}): Promise<RunResult | RunResult<Uint8Array>> {
     return runCommand(this.#commandHost, command, options);
   }
 
@@ -107,7 +109,7 @@ export class Environment implements AsyncDisposable {
    * await using server = await environment.spawn(["npm", "start"], { cwd: "/src", env: { PORT: "8080" } });
    * await server.waitFor("listening");
    */
-  spawn(command: CommandInput, options: SpawnOptions = {}): Promise<SpawnedProcess> {
+  async spawn(command: CommandInput, options: SpawnOptions = {}): Promise<SpawnedProcess> {
     return spawnCommand(this.#commandHost, command, options);
   }
 
@@ -134,10 +136,11 @@ export class Environment implements AsyncDisposable {
   async processes(options: ListOptions = {}): Promise<ProcessListing[]> {
     checkOptions("processes", options, listOptions);
     const { signal, allSessions = true } = options;
-    return this.#isLocal ? this.#backend.list({ signal }) : this.#client.list({ signal, allSessions });
+    return this.#isLocal ? this.#commandHost.backend.list({ signal }) : this.#client.list({ signal, allSessions });
   }
 
   get #commandHost(): CommandHost {
+    if (this.#isClosed) throw new DisconnectedError("the client was closed");
     return { backend: this.#backend, exists: (path) => this.files.exists(path) };
   }
 
@@ -152,6 +155,7 @@ export class Environment implements AsyncDisposable {
   }
 
   close(): Promise<void> {
+    this.#isClosed = true;
     return this.#release();
   }
 

@@ -58,6 +58,24 @@ const kinds: [string, () => Promise<{ environment: Environment; close: () => Pro
 
 for (const [name, open] of kinds) {
   describe(`an environment: ${name}`, TIMEOUT, () => {
+    test("rejects each call after it was closed with a DisconnectedError", async () => {
+      const { environment, close } = await open();
+      await environment.spawn("cat");
+      await Promise.all([environment.close(), environment.close()]);
+      const calls: Record<string, () => Promise<unknown>> = {
+        run: () => environment.run("true"),
+        spawn: () => environment.spawn("cat"),
+        processes: () => environment.processes(),
+        info: () => environment.info(),
+        files: () => environment.files.exists("/"),
+        http: () => environment.http.request({ url: "http://127.0.0.1:1/" }),
+      };
+      const message = "exec-server transport disconnected: the client was closed";
+      for (const [name, call] of Object.entries(calls))
+        await assert.rejects(call(), { name: "DisconnectedError", message }, name);
+      await close();
+    });
+
     test("runs processes, reads and writes files, and describes itself", async () => {
       const { environment, close } = await open();
       const directory = await mkdtemp(join(tmpdir(), "procwire-environment-"));
