@@ -138,6 +138,10 @@ describe("arguments", TIMEOUT, () => {
         "unexpected argument `--listen`; use `procwire serve` for more options",
       ],
       [["kill", "--signal", "999", "abcd"], "unknown --signal `999`; expected a name such as TERM, or a number"],
+      [["kill", "--signal", "foo", "abcd"], "unknown --signal `foo`; expected a name such as TERM, or a number"],
+      [["kill", "--signal", "", "abcd"], "unknown --signal ``; expected a name such as TERM, or a number"],
+      [["jobs", "list", "3f2a"], "unexpected argument `3f2a`"],
+      [["jobs", "prune", "3f2a"], "unexpected argument `3f2a`"],
     ];
     const outcomes = await runMain(
       cases.map(([args]) => args),

@@ -51,9 +51,9 @@ export const command: Command = defineServerCommand({
 
 /** Returns the name of a signal in capital letters. A number is a signal number of this host. */
 function toSignalName(typed: string): string {
-  if (!/^\d+$/.test(typed)) return typed.toUpperCase();
-  const [name] = Object.entries(constants.signals).find(([, number]) => number === Number(typed)) ?? [];
-  if (name === undefined)
+  const [found = ""] = Object.entries(constants.signals).find(([, number]) => number === Number(typed)) ?? [];
+  const name = /^\d+$/.test(typed) ? found : typed.toUpperCase().replace(/^(?:SIG)?/, "SIG");
+  if (!Object.hasOwn(constants.signals, name) && !/^SIGRT(?:MIN|MAX)(?:[+-]\d{1,2})?$/.test(name))
     throw new UsageError(`unknown --signal \`${typed}\`; expected a name such as TERM, or a number`);
   return name;
 }

@@ -111,12 +111,10 @@ async function jobCandidates({ values, positionals }: CompletedWords): Promise<C
   }));
 }
 
-async function runVerb(
-  verb: Verb,
-  values: PartialValues<typeof OPTIONS>,
-  [idOrPrefix, ...rest]: string[],
-): Promise<number> {
-  if (rest.length > 0) throw new UsageError(`unexpected argument \`${rest[0]}\``);
+async function runVerb(verb: Verb, values: PartialValues<typeof OPTIONS>, positionals: string[]): Promise<number> {
+  const [idOrPrefix] = positionals;
+  const unexpected = positionals[VERBS_WITHOUT_JOB.has(verb) ? 0 : 1];
+  if (unexpected !== undefined) throw new UsageError(`unexpected argument \`${unexpected}\``);
   const run = parseRunOptions(values);
   const request: Request = {
     run,
