@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, mkdtempDisposable, readFile, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -312,14 +311,22 @@ suite("procwire exec", { concurrency: 3 }, () => {
     );
   });
 
-  test("a turn is limited to 250 model responses by default", () => {
-    // A child process, because the parser reads a stdin that is a pipe.
-    const options = new URL("../../src/cli/options/agent/exec-options.ts", import.meta.url);
-    const script = `import { parseExecOptions } from "${options}";
-      console.log(parseExecOptions(["go"]).maxTurns, parseExecOptions(["go", "--max-turns", "1000"]).maxTurns);`;
-    const args = ["--input-type=module", "-e", script];
-    const printed = execFileSync(process.execPath, args, { encoding: "utf8", stdio: ["ignore", "pipe", "inherit"] });
-    assert.equal(printed, "250 1000\n");
+  test("a turn is limited to 250 model responses by default, and --max-turns raises the limit", async () => {
+    const calls = new Map<string, number>();
+    await withExec(
+      ({ body }) => {
+        const prompt = JSON.stringify(body).includes("raised") ? "raised" : "default";
+        const count = (calls.get(prompt) ?? 0) + 1;
+        calls.set(prompt, count);
+        return count > 250 ? says("done") : answer(functionCall(`c${count}`, "teleport", {}));
+      },
+      async ({ exec }) => {
+        const [limited, raised] = await Promise.all([exec(["go"]), exec(["--max-turns", "251", "raised"])]);
+        assert.deepEqual([limited.code, calls.get("default")], [1, 250]);
+        assert.match(limited.stderr, /the turn did not end within 250 model calls; --max-turns N raises the limit/);
+        assert.deepEqual([raised.code, raised.stdout, calls.get("raised")], [0, "done\n", 251]);
+      },
+    );
   });
 
   test("each unknown tool that the model calls is reported once", async () => {
