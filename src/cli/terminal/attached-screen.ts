@@ -258,7 +258,8 @@ export class AttachedScreen {
     this.#viewport.top = top;
     this.#viewport.left = left;
     const rows = terminal.drawRows({ top, left, ...view });
-    const part = `part of ${size.cols}x${size.rows} at ${left + 1},${top + 1}; ${this.#viewportHelp}`;
+    // Keys first, because a narrow terminal cuts the end.
+    const part = `${this.#viewportHelp}; part of ${size.cols}x${size.rows} at ${left + 1},${top + 1}`;
     const bar = this.#notice?.text ?? (this.isClipped ? part : null);
     if (bar !== null) rows[(localTerminalSize()?.rows ?? view.rows + 1) - 1] = this.#lastRow(bar);
     else if (this.#drawnRows.length > rows.length) this.#drawnRows = [];

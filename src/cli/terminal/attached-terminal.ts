@@ -100,7 +100,7 @@ async function show(
 function followRole(child: AttachedProcess, notify: (text: string) => void, screen: AttachedScreen | null): () => void {
   child.onRoleChanged = () => {
     void screen?.redraw();
-    notify(`another client is the driver now; you are a viewer: ${TAKEOVER_KEY.name} takes over`);
+    notify(`${TAKEOVER_KEY.name} takes over: another client is the driver now, you are a viewer`);
   };
   child.onDriverChanged = (driver) => {
     if (child.role === "driver") return;
