@@ -27,26 +27,43 @@ const LISTING = {
   startedAtMs: 0,
 };
 
-test("`procwire ps` prints no control character that a hostile server sends", async () => {
+/** Runs the CLI with the URL of a server that lists these processes. Returns stdout. */
+async function runWith(processes: readonly object[], args: (url: string) => string[]): Promise<string> {
   const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
   server.on("connection", (socket) => {
     socket.on("message", (data) => {
       const { id, method } = JSON.parse(String(data)) as { id?: number; method?: string };
       if (id === undefined) return;
       const extensions: string[] = [];
-      const result = method === "initialize" ? { sessionId: "s", extensions } : { processes: [LISTING] };
+      const result = method === "initialize" ? { sessionId: "s", extensions } : { processes };
       socket.send(JSON.stringify({ id, result }));
     });
   });
   try {
     await once(server, "listening");
     const url = `ws://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    const { stdout } = await promisify(execFile)(PROCWIRE, ["ps", "--all", "--connect", url]);
-    for (const word of ["h", "who", "SIG"]) assert.ok(stdout.includes(`${word}\\x1b[2J`), stdout);
-    assert.doesNotMatch(stdout, UNSEEN);
-    assert.equal(stdout.split("\n").length, 3);
+    const env = { ...process.env, PROCWIRE_COMPLETION_TIMEOUT_MS: "60000" };
+    return (await promisify(execFile)(PROCWIRE, args(url), { env })).stdout;
   } finally {
     for (const client of server.clients) client.terminate();
     server.close();
   }
+}
+
+test("`procwire ps` prints no control character that a hostile server sends", async () => {
+  const stdout = await runWith([LISTING], (url) => ["ps", "--all", "--connect", url]);
+  for (const word of ["h", "who", "SIG"]) assert.ok(stdout.includes(`${word}\\x1b[2J`), stdout);
+  assert.doesNotMatch(stdout, UNSEEN);
+  assert.equal(stdout.split("\n").length, 3);
+});
+
+test("completion offers no handle or name that a shell would expand, and no control character", async () => {
+  const hostile = ["$(touch made)", "`touch made`", "a b", "*", "-s", "a\nb", "a\tb"].map((handle) => ({
+    ...LISTING,
+    ...{ handle, name: handle },
+  }));
+  const processes = [...hostile, { ...LISTING, handle: "k3v7q2mfa5zt" }];
+  const stdout = await runWith(processes, (url) => ["help", "--candidates", "logs", "--connect", url]);
+  assert.match(stdout, /^k3v7q2mfa5zt\t[^\n]*\n$/);
+  assert.doesNotMatch(stdout, UNSEEN);
 });
