@@ -1,5 +1,6 @@
-import { lstatSync, unlinkSync } from "node:fs";
+import { lstatSync, statSync, unlinkSync } from "node:fs";
 import { createServer, connect as openSocket, type Server, type Socket } from "node:net";
+import { dirname } from "node:path";
 import { FORWARD_WINDOW_BYTES, MAX_FORWARD_CHUNK_BYTES } from "../protocol/forward-schemas.ts";
 import type { ByteStream, ByteStreamEvents } from "./byte-stream.ts";
 import { connectSocket } from "./connect-socket.ts";
@@ -47,6 +48,8 @@ async function listenUnix(
   path: string,
   onStream: (stream: ByteStream, peer: string) => void,
 ): Promise<{ readonly port: null; close(): void }> {
+  // libuv reports EACCES for a missing directory.
+  statSync(dirname(path));
   await removeDeadSocket(path);
   return new Promise((resolve, reject) => {
     const server = createServer({ allowHalfOpen: true, pauseOnConnect: true });

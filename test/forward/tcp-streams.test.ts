@@ -101,6 +101,7 @@ test("a Unix socket replaces that of a process that has ended, and no other file
   const replaced = await listen(dead);
   writeFileSync(file, "mine");
   await assert.rejects(listen(file), { code: "EADDRINUSE" });
+  await assert.rejects(listen(join(scratch.path, "none", "socket")), { code: "ENOENT", message: /none'$/ });
   const first = await listen(live);
   await assert.rejects(listen(live), { code: "EADDRINUSE" });
   for (const listener of [replaced, first]) listener.close();
