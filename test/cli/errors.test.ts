@@ -229,7 +229,7 @@ describe("tables of procwire fanout", TIMEOUT, () => {
   const env = { OPENAI_API_KEY: "k", OPENAI_BASE_URL: "http://127.0.0.1:1" };
   const task = ["--instruction", "x {name}", "--dry-run"];
 
-  test("are rejected with the flag that reads them: another delimiter, Latin-1, UTF-16", async () => {
+  test("are rejected with the flag that reads them: another delimiter, Latin-1, UTF-16; a workbook is rejected", async () => {
     using scratch = scratchDirectory();
     const file = (name: string, content: Buffer) => writeFileSync(join(scratch.path, name), content);
     file("semicolon.csv", Buffer.from("name;b\nx;1,5\n"));
@@ -237,6 +237,7 @@ describe("tables of procwire fanout", TIMEOUT, () => {
     file("latin.csv", Buffer.from("name,b\nJosé,1\n", "latin1"));
     file("wide.csv", Buffer.concat([Buffer.from([0xff, 0xfe]), Buffer.from("name,b\nx,1\n", "utf16le")]));
     file("single.csv", Buffer.from("name\nx;y\n"));
+    file("book.xlsx", Buffer.from("PK\x03\x04\x14\x00name"));
     const cases: [string[], RegExp | null][] = [
       [["semicolon.csv"], /fields seem to be separated by ';'; read it with --delimiter ';', or with --delimiter ','/],
       [["semicolon.csv", "--delimiter", ";"], null],
@@ -247,6 +248,7 @@ describe("tables of procwire fanout", TIMEOUT, () => {
       [["wide.csv"], /read it with --encoding utf-16le$/m],
       [["wide.csv", "--encoding", "utf-16le"], null],
       [["single.csv"], null],
+      [["book.xlsx"], /failed to read csv input book.xlsx: it is a ZIP archive or a workbook; export it as CSV$/m],
     ];
     const outcomes = await runMain(
       cases.map(([args]) => ["fanout", ...args, ...task]),

@@ -91,6 +91,7 @@ async function detectFormat(file: string): Promise<TableFormat> {
   try {
     const { bytesRead, buffer } = await handle.read(Buffer.alloc(512), 0, 512, 0);
     const beginning = buffer.toString("utf8", 0, bytesRead);
+    if (beginning.startsWith("PK\x03\x04")) throw new Error("it is a ZIP archive or a workbook; export it as CSV");
     if (/^\uFEFF?\s*\[\s*(\{|\]|$)/.test(beginning)) return "json";
     return /^\uFEFF?\s*\{/.test(beginning) ? "jsonl" : "csv";
   } finally {
