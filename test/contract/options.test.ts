@@ -208,6 +208,10 @@ describe("options that a JavaScript caller gets wrong", { timeout: 600_000 }, ()
         create(server.url, { authToken: 5 }),
         "Environment.create: invalid `authToken`: got a number, expected a string or a function",
       ],
+      [
+        create(server.url, { authToken: async () => "secret" }),
+        "connect: invalid `authToken`: got an instance of Promise, expected a string",
+      ],
       [create(null, { reconect: false }), "Environment.create: unknown option `reconect`; did you mean `reconnect`?"],
       [
         create(server.url, { reconnect: { deadline: 5 } }),

@@ -2,7 +2,7 @@ import type { Readable, Writable } from "node:stream";
 import type { ByteCodec } from "../../connection/byte-codec.ts";
 import { LineConnection } from "../../connection/line-connection.ts";
 import { connectWebSocket } from "../../connection/websocket-client.ts";
-import { checkArgument, checkOptions } from "../../exec/options/option-schema.ts";
+import { checkArgument, checkOptions, secretText } from "../../exec/options/option-schema.ts";
 import { readableKind, writableKind } from "../../exec/options/process-options.ts";
 import type { ExecServerClientOptions } from "../exec-server-client.ts";
 import { DEFAULT_CONNECT_TIMEOUT_MS, ExecServerClient as UniversalClient } from "../exec-server-client.ts";
@@ -47,7 +47,7 @@ const PIPE_TIMEOUT_MS = 120_000;
 
 /** Returns a function that opens a connection to this URL. */
 function channelOpener(options: WebSocketClientOptions): OpenChannel {
-  const { authToken, codec, connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS, tlsCa } = options;
+  const { codec, connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS, tlsCa } = options;
   let target: ServerTarget;
   try {
     target = parseConnectUrl(options.url);
@@ -56,15 +56,18 @@ function channelOpener(options: WebSocketClientOptions): OpenChannel {
   }
   const { url } = target;
   const common = { url, connectTimeoutMs, codec, ca: tlsCa };
-  const authorize = (token: string | undefined) =>
-    token === undefined ? undefined : { authorization: `Bearer ${token}` };
-  const current = (source: typeof authToken) => (typeof source === "function" ? source() : source);
-  const currentToken = () => current(authToken);
+  const authorize = (token?: string) => (token === undefined ? undefined : { authorization: `Bearer ${token}` });
+  const current = (name: "authToken" | "tlsCert" | "tlsKey") => {
+    const { [name]: source } = options;
+    const value = typeof source === "function" ? source() : source;
+    if (value !== undefined) checkArgument("connect", name, value, secretText);
+    return value;
+  };
   if (target.type === "socket") {
     return async (events, signal) => {
-      const token = currentToken();
+      const token = current("authToken");
       if (token !== undefined && !options.insecurePlainToken) rejectPlaintextToken(url);
-      const identity = { cert: current(options.tlsCert), key: current(options.tlsKey) };
+      const identity = { cert: current("tlsCert"), key: current("tlsKey") };
       const headers = authorize(token);
       return new JsonRpcChannel(await connectWebSocket({ ...common, ...identity, headers, signal }), events);
     };
@@ -78,7 +81,7 @@ function channelOpener(options: WebSocketClientOptions): OpenChannel {
     const stream = await openPipeTransport({ url, argv: isFirst ? argv : reconnectArgv, timeoutMs, signal });
     isFirst = false;
     try {
-      const headers = authorize(currentToken());
+      const headers = authorize(current("authToken"));
       return new JsonRpcChannel(await connectWebSocket({ ...common, headers, signal, stream }), events);
     } catch (error) {
       stream.destroy();
