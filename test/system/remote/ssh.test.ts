@@ -110,6 +110,8 @@ describe("a host behind a real sshd", OPTIONS, () => {
     assert.deepEqual(readdirSync(bare.home), []);
     const copied = await run("--yes");
     assert.deepEqual([copied.code, copied.stdout], [0, "sh ran\n"], copied.stderr);
+    const percentages = [...copied.stderr.matchAll(/^procwire: copied (\d+)%$/gm)].map(([, percent]) => percent);
+    assert.deepEqual(percentages, ["25", "50", "75"]);
     const steps = copied.stderr.replace(/^procwire: copied \d+%\n/gm, "").split("\n");
     assert.match(steps[0] ?? "", /^procwire: copying \d+ MB to 127\.0\.0\.1:\d+:~\/\.local\/share\/procwire$/);
     assert.equal(steps[1], "procwire: copied; the host checks the copy");
