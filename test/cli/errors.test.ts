@@ -205,6 +205,9 @@ describe("wrong values of serve flags", TIMEOUT, () => {
       [["--metrics-listen", "192.0.2.1:9464"], "--metrics-listen 192.0.2.1:9464: listen EADDRNOTAVAIL"],
       [["--listen", `unix://${missing}/server.sock`], `--listen unix://${missing}/server.sock: `],
       [["--listen", `unix://${notPem}`], `--listen unix://${notPem}: there is a file that is not a socket`],
+      [["--audit", ""], "--audit has an empty value"],
+      [["--allow-host", ""], "--allow-host has an empty value"],
+      [["--web", "--jobs", ""], "--jobs has an empty value"],
       [["--listen", "unix://relative"], "invalid unix --listen URL `unix://relative`"],
     ];
     const outcomes = cases.map(([args]) => new ServeChild(args[0] === "--listen" ? args : [...LISTEN, ...args]));

@@ -203,7 +203,26 @@ export function parseServeArguments(argv: string[]): ServeOptionValues | null {
     const value = values[name];
     if (value !== undefined) merged[name] = parseFlag(name, value);
   }
+  rejectEmptyValues(merged);
   return merged;
+}
+
+/** Options of Codex. Their empty values have the errors of Codex. */
+const CODEX_OPTIONS: ReadonlySet<string> = new Set<ServeOptionName>([
+  "listen",
+  "ws-auth",
+  "ws-token-file",
+  "ws-token-sha256",
+  "ws-shared-secret-file",
+  "ws-issuer",
+  "ws-audience",
+]);
+
+function rejectEmptyValues(values: ServeOptionValues): void {
+  for (const [name, value] of Object.entries(values)) {
+    const isEmpty = value === "" || (Array.isArray(value) && value.includes(""));
+    if (isEmpty && !CODEX_OPTIONS.has(name)) throw new UsageError(`--${name} has an empty value`);
+  }
 }
 
 /** Help page of `procwire serve`. */
