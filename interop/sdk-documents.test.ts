@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { compile, emitTypes, ROOT } from "../test/documents/emitted-types.ts";
+import { compile, emitTypes, ROOT } from "../test/packages/emitted-types.ts";
 import { runSnippet, snippetsOf } from "../test/support/system/document-snippets.ts";
 
 const MODULES = fileURLToPath(new URL("sdks/node_modules", import.meta.url));

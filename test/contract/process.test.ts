@@ -1,4 +1,5 @@
 import { loadAddon } from "../../src/native/load-addon.ts";
+import { selectCases } from "../support/system/repetitions.ts";
 import { inProcess, local, localEnvironment, nodeSocket, stdio, unixSocket, webSocket } from "./backends.ts";
 import { clientContract } from "./client-contract.ts";
 import { execProcessContract } from "./exec-process-contract.ts";
@@ -11,13 +12,16 @@ const options = native.type === "missing" ? { noTerminal: `TERMINALS ARE NOT TES
 processContract("local", local);
 clientContract("local", local, { noFiles: true });
 clientContract("local environment", localEnvironment);
-for (const [name, open] of [
-  ["in process", inProcess],
+const IN_PROCESS = ["in process", inProcess] as const;
+const WEBSOCKET = ["websocket", webSocket] as const;
+const ALL = [
+  IN_PROCESS,
+  WEBSOCKET,
   ["stdio", stdio],
-  ["websocket", webSocket],
   ["websocket on Node's sockets", nodeSocket],
   ["unix socket", unixSocket],
-] as const) {
+] as const;
+for (const [name, open] of selectCases(ALL, [IN_PROCESS, WEBSOCKET])) {
   execProcessContract(name, open, options);
   processContract(name, open);
   clientContract(name, open);

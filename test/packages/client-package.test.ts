@@ -6,9 +6,9 @@ import { clientTarball, tarball } from "../../scripts/build/pack-all.ts";
 import { PLATFORMS } from "../../scripts/build/platforms.ts";
 import { API_GROUPS } from "../../scripts/docs/api-doc.ts";
 import { availableSandboxes } from "../../src/sandbox/sandbox-probe.ts";
-import { compile } from "../documents/emitted-types.ts";
 import { type ServeChild, serve } from "../support/servers/serve.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
+import { compile } from "./emitted-types.ts";
 import { InstalledProject } from "./installed-project.ts";
 import { filesIn, manifestIn } from "./tarballs.ts";
 
