@@ -2,12 +2,13 @@
 
 #include <errno.h>
 #include <stdint.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 
 namespace procwire {
 namespace {
 
-// Maximum blocks per writev call.
+// Maximum blocks per system call.
 constexpr int kBlocksPerSend = 16;
 
 }  // namespace
@@ -39,7 +40,7 @@ char* FrameQueue::reserve(size_t bytes) {
   return found;
 }
 
-int FrameQueue::send(int fd) {
+int FrameQueue::send(int fd, SinkKind kind) {
   while (bytes_ > 0) {
     struct iovec parts[kBlocksPerSend];
     int count = 0;
@@ -50,8 +51,12 @@ int FrameQueue::send(int fd) {
       parts[count].iov_len = block.to - block.from;
       requested += parts[count++].iov_len;
     }
-    // Node ignores SIGPIPE.
-    const ssize_t sent = writev(fd, parts, count);
+    struct msghdr message = {};
+    message.msg_iov = parts;
+    message.msg_iovlen = static_cast<size_t>(count);
+    // Node ignores the SIGPIPE of a pipe.
+    const ssize_t sent =
+        kind == SinkKind::kSocket ? sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) : writev(fd, parts, count);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0) return errno == EAGAIN ? 0 : errno;
     bytes_ -= static_cast<size_t>(sent);

@@ -13,6 +13,9 @@ namespace procwire {
 // First byte of a frame that is a whole text message: FIN and opcode.
 constexpr char kWholeText = static_cast<char>(0x81);
 
+// Descriptor that frames are sent to. A pipe is non-blocking, and may also be a socket.
+enum class SinkKind { kSocket, kPipe };
+
 class FrameQueue {
  public:
   explicit FrameQueue(BlockPool& pool) : pool_(pool) {}
@@ -27,9 +30,9 @@ class FrameQueue {
   size_t bytes() const { return bytes_; }
   // Bytes that the kernel has accepted so far.
   uint64_t sentBytes() const { return sentBytes_; }
-  // Sends as much as the kernel accepts. `fd` is a non-blocking socket or pipe. Returns 0, or the errno if it is
-  // no longer writable.
-  int send(int fd);
+  // Sends as much as the kernel accepts, without blocking. Returns 0, or the errno if the descriptor is no longer
+  // writable.
+  int send(int fd, SinkKind kind);
   void clear();
 
  private:

@@ -237,7 +237,9 @@ char* Socket::orShutDown(char* space) {
 
 void Socket::flush() {
   if (queue_.bytes() > kDrainAboveBytes) wantsDrain_ = true;
-  if (const int err = queue_.send(isTransferred() ? output_.fd : watch_.fd)) return close(err, "write");
+  const int err =
+      isTransferred() ? queue_.send(output_.fd, SinkKind::kPipe) : queue_.send(watch_.fd, SinkKind::kSocket);
+  if (err != 0) return close(err, "write");
   arm();
   if (queue_.bytes() > 0) return;
   if (ending_ && !isShutDown_) {
