@@ -16,7 +16,7 @@ import type {
 import type { EventLogLimits } from "../exec/log/event-log.ts";
 import type { InputData } from "../exec/options/input-bytes.ts";
 import type { OptionKind } from "../exec/options/option-schema.ts";
-import { callback, checkArgument, checkOptions, text } from "../exec/options/option-schema.ts";
+import { callback, checkArgument, checkOptions, nonEmptyText } from "../exec/options/option-schema.ts";
 import { checkCall } from "../exec/options/process-checks.ts";
 import type { Trace } from "../protocol/envelope.ts";
 import type { DisconnectedError } from "../protocol/errors.ts";
@@ -231,7 +231,7 @@ export class ExecServerClient implements AsyncDisposable {
 
   /** Sends a signal to a process of the same principal by its handle, or terminates it. Default mode: force. */
   async kill(handle: string, options: KillOptions = {}): Promise<TerminateResult> {
-    checkArgument("kill", "handle", handle, text);
+    checkArgument("kill", "handle", handle, nonEmptyText);
     checkOptions("kill", options, killOptions);
     return this.call("process/kill", { handle, ...options }, { resend: "unsent" });
   }
@@ -252,7 +252,7 @@ export class ExecServerClient implements AsyncDisposable {
    * Creates a share token: its bearer may view or drive this one process until the token expires or the process ends.
    */
   async share(handle: string, options: ShareOptions): Promise<ShareResult> {
-    checkArgument("share", "handle", handle, text);
+    checkArgument("share", "handle", handle, nonEmptyText);
     checkOptions("share", options, shareOptions);
     const { signal, ...share } = options;
     return this.call("process/share", { handle, ...share }, { signal });

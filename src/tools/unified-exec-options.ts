@@ -8,7 +8,7 @@ export const toolsKind = option.listOf(option.objectWith("a Tool", "call"), "an 
 /** Schema of the options of `createUnifiedExec`. */
 export const unifiedExecOptions = option.optionsOf<UnifiedExecOptions>({
   backend: option.required(backendKind),
-  cwd: option.required(option.text),
+  cwd: option.required(option.nonEmptyText),
   env: variables,
   envPolicy: option.nullOr(envPolicyKind),
   approval: option.objectWith("an ApprovalPolicy", "review"),

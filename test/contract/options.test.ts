@@ -40,6 +40,7 @@ const REJECTED: readonly (readonly [UntypedCall, string | RegExp])[] = [
   [(e) => e.spawn("cat", { lifetime: "forever" }), /^spawn: invalid `lifetime`: got "forever", expected "session" or /],
   [(e) => e.spawn("cat", { name: "A B" }), /^invalid name `A B`: expected 1 to 63 characters /],
   [(e) => e.spawn("cat", { labels: { team: 5 } }), "spawn: invalid `labels.team`: got 5, expected a string"],
+  [(e) => e.attach(""), 'attach: invalid `handle`: got "", expected a non-empty string'],
   [(e) => e.spawn(5), "spawn: invalid `command`: got 5, expected a program or an array of program and arguments"],
   [(e) => e.spawn(["echo", 5]), "spawn: invalid `command.1`: got 5, expected a string"],
   [(e) => e.spawn(["echo", "a\0"]), 'spawn: invalid `command.1`: got "a\\u0000", expected a string without NUL bytes'],

@@ -1,5 +1,5 @@
 import type { CallOptions, ExecBackend, ProcessListing } from "../../exec/exec-process.ts";
-import { checkArgument, checkOptions, text } from "../../exec/options/option-schema.ts";
+import { checkArgument, checkOptions, nonEmptyText } from "../../exec/options/option-schema.ts";
 import type { RunResult } from "../../exec/run/run-program.ts";
 import { DisconnectedError } from "../../protocol/errors.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
@@ -124,7 +124,7 @@ export class Environment implements AsyncDisposable {
    */
   async attach(handle: string, options: AttachOptions = {}): Promise<AttachedProcess> {
     if (!this.#isLocal) return this.#client.attach(handle, options);
-    checkArgument("attach", "handle", handle, text);
+    checkArgument("attach", "handle", handle, nonEmptyText);
     checkOptions("attach", options, attachOptions);
     throw new ExecServerError("attach: not supported by a local environment; requires procwire serve", "UNSUPPORTED");
   }

@@ -6,7 +6,7 @@ import { isProcessExists, isProcessStarting, isUnknownProcess, parseProcessFailu
 import type { CallOptions, ExecBackend, ProcessListing, StartParams } from "../../exec/exec-process.ts";
 import { earliestEndMs } from "../../exec/exec-process.ts";
 import type { EventLogLimits } from "../../exec/log/event-log.ts";
-import { checkArgument, checkOptions, text } from "../../exec/options/option-schema.ts";
+import { checkArgument, checkOptions, nonEmptyText } from "../../exec/options/option-schema.ts";
 import { checkCall, checkStart } from "../../exec/options/process-checks.ts";
 import { abortableStart } from "../../exec/run/abortable-start.ts";
 import { type DisconnectedError, invalidParams, invalidRequest } from "../../protocol/errors.ts";
@@ -87,7 +87,7 @@ export class RemoteBackend implements ExecBackend {
    */
   attachByHandle(handle: string, options: AttachOptions = {}): Promise<AttachedProcess> {
     const check = () => {
-      checkArgument("attach", "handle", handle, text);
+      checkArgument("attach", "handle", handle, nonEmptyText);
       checkOptions("attach", options, attachOptions);
     };
     const attachIn = (session: ReconnectingSession) => this.#attachTo(session, handle, options);

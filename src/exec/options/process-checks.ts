@@ -1,7 +1,7 @@
 /** Argument checks of process calls, shared by local and remote processes. Each throws an `EINVAL` error. */
 
 import { checkInputData } from "./input-bytes.ts";
-import { checkArgument, checkOptions, text } from "./option-schema.ts";
+import { checkArgument, checkOptions, nonEmptyText } from "./option-schema.ts";
 import * as schemas from "./process-options.ts";
 
 export function checkStart(params: unknown): void {
@@ -10,7 +10,7 @@ export function checkStart(params: unknown): void {
 
 /** Also checks arguments that must be strings, by their names. */
 export function checkCall(operation: string, options: unknown, strings: Record<string, unknown> = {}): void {
-  for (const [name, value] of Object.entries(strings)) checkArgument(operation, name, value, text);
+  for (const [name, value] of Object.entries(strings)) checkArgument(operation, name, value, nonEmptyText);
   checkOptions(operation, options, schemas.callOptions);
 }
 
