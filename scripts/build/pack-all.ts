@@ -204,7 +204,7 @@ function npm(...args: string[]): string {
 }
 
 /** Builds all files of a release from the sources. */
-export async function makeRelease(): Promise<void> {
+async function makeRelease(): Promise<void> {
   requirePrebuildTools();
   logStep("build dist/");
   buildIfStale();

@@ -16,6 +16,7 @@ import { until } from "../../support/system/until.ts";
 
 const TIMEOUT = { timeout: 600_000 };
 const QUICK = { firstDelayMs: 5, maxDelayMs: 50 };
+const TAKEN_OVER = /was taken over by another connection/;
 const LOST = /^exec-server transport disconnected/;
 
 interface Opened extends AsyncDisposable {
@@ -193,17 +194,18 @@ describe("an environment that lost its session", TIMEOUT, () => {
     await assertLost(child);
 
     // A takeover is final.
-    const states: ConnectionState[] = [];
-    await using client = await NodeExecServerClient.connectWebSocket({
-      url: server.url,
-      reconnect: QUICK,
-      onConnectionState: (state) => states.push(state),
-    });
+    await using client = await NodeExecServerClient.connectWebSocket({ url: server.url });
     const resumeSessionId = client.sessionId ?? assert.fail();
-    await using _other = await open(server.url, { resumeSessionId, takeOver: true });
-    await until("the takeover", () => states.at(-1)?.type === "disconnected");
-    await assert.rejects(client.files.exists("/"), /was taken over by another connection/);
-    assert.equal(states.at(-1)?.type, "disconnected");
+    await using former = await open(server.url, { resumeSessionId, takeOver: true });
+    await using _next = await open(server.url, { resumeSessionId, takeOver: true });
+    await former.until("disconnected");
+    await assert.rejects(former.environment.run(["true"]), TAKEN_OVER);
+    await assert.rejects(former.environment.files.exists("/"), TAKEN_OVER);
+    assert.deepEqual(
+      former.states.map(({ type }) => type),
+      ["connected", "disconnected"],
+    );
+    await assert.rejects(client.files.exists("/"), TAKEN_OVER);
   });
 
   test("opens no new session after close, or if the next server rejects its token", async () => {
