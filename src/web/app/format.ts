@@ -3,15 +3,13 @@ import type { ProcessListing } from "../../exec/exec-process.ts";
 
 export { formatAge };
 
-/** Formats a measured duration, true to 10 ms below a minute. */
+/** Formats a measured duration: true to 10 ms below a minute, otherwise as an age. */
 export function formatDuration(ms: number): string {
   if (ms < 1000) return `${Math.round(ms / 10) * 10} ms`;
   // Rounded first: 59.996 s is a minute.
   const hundredths = Math.round(ms / 10);
   if (hundredths < 6000) return `${(hundredths / 100).toFixed(2)} s`;
-  const seconds = Math.round(ms / 1000);
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
-  return formatAge(ms);
+  return formatAge(Math.round(ms / 1000) * 1000);
 }
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];

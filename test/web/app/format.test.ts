@@ -10,8 +10,8 @@ test("durations are true to 10 ms below a minute", () => {
     [994, "990 ms"],
     [1234, "1.23 s"],
     [59_994, "59.99 s"],
-    [59_996, "1 min 0 s"],
-    [125_400, "2 min 5 s"],
+    [59_996, "1m00s"],
+    [125_400, "2m05s"],
   ];
   for (const [ms, text] of cases) assert.equal(formatDuration(ms), text);
 });
