@@ -3,6 +3,7 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import type { Readable } from "node:stream";
 
 export type ServerName = "peer" | "ours";
 
@@ -17,6 +18,8 @@ const ROOT = join(import.meta.dirname, "..");
 const LISTEN = ["--listen", "ws://127.0.0.1:0"];
 const START_TIMEOUT_MS = 20_000;
 const STOP_TIMEOUT_MS = 5_000;
+/** Maximum characters of the stderr of a server that exited by itself. */
+const MAX_STDERR_CHARS = 4_000;
 
 /** The procwire server from the bundle, because users run the bundle; rebuilt if it is older than its sources. */
 export function ourKind(): ServerKind {
@@ -85,14 +88,16 @@ export class ServerUnderTest {
   readonly url: string;
   #child: ChildProcess;
   #pids: number[];
+  #isStopping = false;
 
   static async start(kind: ServerKind): Promise<ServerUnderTest> {
     const [program = "", ...args] = kind.command;
-    const child = spawn(program, args, { env: kind.env, stdio: ["ignore", "pipe", "ignore"] });
+    const child = spawn(program, args, { env: kind.env, stdio: ["ignore", "pipe", "pipe"] });
+    const stderr = collectTail(child.stderr);
     const timer = setTimeout(() => child.kill("SIGKILL"), START_TIMEOUT_MS);
     try {
       for await (const line of createInterface({ input: child.stdout })) {
-        return new ServerUnderTest(kind.name, child, line);
+        return new ServerUnderTest(kind.name, child, line, stderr);
       }
     } finally {
       clearTimeout(timer);
@@ -100,12 +105,15 @@ export class ServerUnderTest {
     throw new Error(`${kind.command.join(" ")} printed no URL`);
   }
 
-  private constructor(name: ServerName, child: ChildProcess, url: string) {
+  private constructor(name: ServerName, child: ChildProcess, url: string, stderr: () => string) {
     this.name = name;
     this.url = url;
     this.#child = child;
     // The server has started no process for a client yet, so all of its descendants are part of it.
     this.#pids = processTree(child.pid ?? 0);
+    child.once("close", (code, signal) => {
+      if (!this.#isStopping) console.error(`${name}: the server exited with ${signal ?? code}: ${stderr()}`);
+    });
   }
 
   /** Returns the user and system time of all its processes. */
@@ -123,6 +131,7 @@ export class ServerUnderTest {
   }
 
   async stop(): Promise<void> {
+    this.#isStopping = true;
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
     const exited = new Promise((resolve) => this.#child.once("exit", resolve));
     this.#child.kill("SIGTERM");
@@ -130,6 +139,15 @@ export class ServerUnderTest {
     await exited;
     clearTimeout(timer);
   }
+}
+
+/** Reads a stream to its end. The returned function returns the last characters read so far. */
+function collectTail(stream: Readable): () => string {
+  let tail = "";
+  stream.setEncoding("utf8").on("data", (text: string) => {
+    tail = (tail + text).slice(-MAX_STDERR_CHARS);
+  });
+  return () => tail.trim();
 }
 
 /** Values of all supported Linux hosts. */
