@@ -1,12 +1,12 @@
 #include "net/listener-channel.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <utility>
 
+#include "net/receive-descriptors.h"
 #include "programs/sandbox-listeners-protocol.h"
 
 namespace procwire {
@@ -15,29 +15,11 @@ namespace {
 // Receives one packet. Returns false if none has arrived yet. Without a valid packet there are no descriptors.
 bool receiveListeners(int channel, std::vector<UniqueFd>& listeners) {
   char packet = 0;
-  struct iovec data = {&packet, sizeof packet};
-  alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * MAX_SANDBOX_LISTENERS)];
-  struct msghdr message = {};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  ssize_t length;
-  do length = recvmsg(channel, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  while (length < 0 && errno == EINTR);
+  ReceivedDescriptors received;
+  const ssize_t length = receiveDescriptors(channel, &packet, sizeof packet, received);
   if (length < 0 && errno == EAGAIN) return false;
-  if (length <= 0) return true;
-  for (struct cmsghdr* head = CMSG_FIRSTHDR(&message); head; head = CMSG_NXTHDR(&message, head)) {
-    if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
-    const size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t at = 0; at < count; at++) {
-      int fd;
-      memcpy(&fd, CMSG_DATA(head) + at * sizeof fd, sizeof fd);
-      listeners.emplace_back(fd);
-    }
-  }
-  // A truncated packet lacks descriptors, for example because the descriptor table is full.
-  if (packet != SANDBOX_LISTENERS_PACKET || (message.msg_flags & MSG_CTRUNC)) listeners.clear();
+  const bool isValid = packet == SANDBOX_LISTENERS_PACKET && !received.isTruncated;
+  if (length > 0 && isValid && received.fds.size() <= MAX_SANDBOX_LISTENERS) listeners = std::move(received.fds);
   return true;
 }
 

@@ -8,11 +8,11 @@
 
 #include <utility>
 
+#include "net/receive-descriptors.h"
+
 namespace procwire {
 namespace {
 
-// More than two, so that the kernel passes the descriptors of a wrong message and they are closed here.
-constexpr size_t kMaxDescriptors = 8;
 // With the default of 64 KiB, the programs at both ends of a pipe wait for each other during a copy. The default stays
 // if the user may not enlarge it.
 constexpr int kPipeBytes = 1024 * 1024;
@@ -74,26 +74,11 @@ int confirmTransfer(int connection) {
 }
 
 ssize_t readWithStdio(int connection, char* bytes, size_t length, TransferredStdio& passed) {
-  struct iovec data = {bytes, length};
-  alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxDescriptors)];
-  struct msghdr message = {};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  const ssize_t count = recvmsg(connection, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  if (count < 0) return count;
-  for (struct cmsghdr* head = CMSG_FIRSTHDR(&message); head; head = CMSG_NXTHDR(&message, head)) {
-    if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
-    const size_t descriptors = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t at = 0; at < descriptors; at++) {
-      int fd;
-      memcpy(&fd, CMSG_DATA(head) + at * sizeof fd, sizeof fd);
-      UniqueFd owned(fd);
-      if (!passed.input) passed.input = std::move(owned);
-      else if (!passed.output) passed.output = std::move(owned);
-    }
-  }
+  ReceivedDescriptors received;
+  const ssize_t count = receiveDescriptors(connection, bytes, length, received);
+  if (received.fds.empty()) return count;
+  passed.input = std::move(received.fds[0]);
+  if (received.fds.size() > 1) passed.output = std::move(received.fds[1]);
   return count;
 }
 
