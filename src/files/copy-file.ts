@@ -2,7 +2,7 @@ import { constants, copyFile, type FileHandle, link, open, stat, unlink } from "
 import { invalidRequest } from "../protocol/errors.ts";
 import { displayPath, type NativePath, siblingPath } from "./native-path.ts";
 import { nullIfMissing } from "./os-error.ts";
-import { MAX_READ_FILE_BYTES, NEW_FILE_MODE, openRegular, WRITE_FLAGS } from "./read-write.ts";
+import { MAX_READ_FILE_BYTES, NEW_FILE_MODE, openRegular, WRITE_FLAGS, writeBytes } from "./read-write.ts";
 
 /** Bytes per copy call: large enough to be fast, small enough not to occupy a file thread for long. */
 const BLOCK_BYTES = 1024 * 1024;
@@ -67,7 +67,7 @@ async function copyBytes(from: FileHandle, to: FileHandle, size: number, source:
   for (let copied = 0; ; ) {
     const { bytesRead } = await from.read(block, 0, Math.min(block.length, limit - copied), null);
     if (bytesRead === 0) return;
-    await to.writeFile(block.subarray(0, bytesRead));
+    await writeBytes(to, block.subarray(0, bytesRead));
     copied += bytesRead;
     if (copied < limit) continue;
     if (size > 0) return;

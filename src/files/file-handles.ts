@@ -13,7 +13,7 @@ import { GMAC_KEY_BYTES, IncrementalHash } from "./incremental-hash.ts";
 import { displayPath, type NativePath, nativePathFromUri } from "./native-path.ts";
 import { reaching } from "./open-no-follow.ts";
 import { nullIfMissing, withOsErrors } from "./os-error.ts";
-import { NEW_FILE_MODE, openForRead, requireRegular, WRITE_FLAGS } from "./read-write.ts";
+import { NEW_FILE_MODE, openForRead, requireRegular, WRITE_FLAGS, writeBytesAt } from "./read-write.ts";
 import { applyAttributes, renameOver, requireReplaceable } from "./write-atomic.ts";
 
 /** The protocol's limits. */
@@ -100,11 +100,7 @@ export class FileHandles implements FileHandleTable {
     const { opening, hash } = this.#file(params.handleId);
     const file = await opening;
     await withOsErrors(async () => {
-      let written = 0;
-      while (written < params.chunk.byteLength) {
-        const left = params.chunk.byteLength - written;
-        written += (await file.write(params.chunk, written, left, params.offset + written)).bytesWritten;
-      }
+      await writeBytesAt(file, params.chunk, params.offset);
       hash.onWrite(params.offset, params.chunk);
     });
   }

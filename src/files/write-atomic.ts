@@ -6,7 +6,7 @@ import type { SetAttributesParams, WriteAtomicParams } from "./file-system.ts";
 import { displayPath, type NativePath, nativeFromBytes, nativePathFromUri, siblingPath } from "./native-path.ts";
 import { reaching, withEntry } from "./open-no-follow.ts";
 import { errnoNameOf, nullIfMissing, withOsErrors } from "./os-error.ts";
-import { NEW_FILE_MODE } from "./read-write.ts";
+import { NEW_FILE_MODE, writeBytes } from "./read-write.ts";
 
 /** Permission bits of owner, group and others, without setuid: a copy never runs as another user. */
 const PERMISSION_BITS = 0o777;
@@ -85,6 +85,6 @@ async function writeNew(
 ): Promise<void> {
   const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
   await using file = await open(path, flags, 0o600);
-  await file.writeFile(data);
+  await writeBytes(file, data);
   await applyAttributes(file, attributes, replaced);
 }
