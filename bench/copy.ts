@@ -31,18 +31,17 @@ const { values } = parseArgs({
 const LARGE_MIB = values.small ? 32 : 1024;
 const SMALL_FILES = Number(values.files ?? (values.small ? 200 : 49_000));
 const RUNS = Number(values.runs ?? (values.small ? 1 : 3));
+/** Longer than the other ways take, so that each copy finds the remote server running, as in daily use. */
+const IDLE_EXIT_SECONDS = values.small ? 5 : 60;
 
 const scratch = mkdtempSync(join(values.directory ?? tmpdir(), "procwire-copy-bench-"));
 const path = (name: string) => join(scratch, name);
 const stops: (() => void)[] = [];
 
-/**
- * Ends the started programs. Removes the directory once the remote server, which exits a second later, no longer writes
- * there.
- */
+/** Ends the started programs. Removes the directory once the remote server has exited and no longer writes there. */
 function cleanUp(): void {
   for (const stop of stops.splice(0).reverse()) stop();
-  const until = Date.now() + 10_000;
+  const until = Date.now() + 2 * IDLE_EXIT_SECONDS * 1000;
   while (existsSync(path("run/server.sock")) && Date.now() < until) spawnSync("sleep", ["0.1"]);
   rmSync(scratch, { recursive: true, force: true, maxRetries: 10 });
 }
@@ -116,14 +115,14 @@ function target(): string {
 
 /**
  * Returns an `ssh://` URL. Directories on the PATH hold an `ssh` with the arguments of the temporary sshd, and, for the
- * remote shell, a `procwire` whose server ends five seconds after the last copy.
+ * remote shell, a `procwire` whose server exits some time after the last copy.
  */
 function makeSshUrl(sshArgs: string[]): string {
   for (const directory of ["bin", "remote-bin"]) mkdirSync(path(directory));
   const script = (lines: string) => `#!/bin/sh\n${lines}\n`;
   const ssh = execFileSync("sh", ["-c", "command -v ssh"], { encoding: "utf8" }).trim();
   writeFileSync(path("bin/ssh"), script(`exec ${ssh} ${sshArgs.join(" ")} "$@"`), { mode: 0o755 });
-  const remote = `PROCWIRE_RUNTIME_DIR=${path("run")} exec ${PROCWIRE} "$@" --idle-exit 5`;
+  const remote = `PROCWIRE_RUNTIME_DIR=${path("run")} exec ${PROCWIRE} "$@" --idle-exit ${IDLE_EXIT_SECONDS}`;
   writeFileSync(path("remote-bin/procwire"), script(remote), { mode: 0o755 });
   return `ssh://${target()}`;
 }

@@ -2,6 +2,7 @@
 #include "net/bindings.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -65,6 +66,21 @@ napi_value openDatagram(napi_env env, napi_callback_info info) {
   Call call(env, info);
   UniqueFd fd = connectDatagram(call[0].string());
   return call.toValue(fd ? fd.release() : -errno);
+}
+
+// (input, output) -> a socket of a client on duplicates of both descriptors, or the errno
+napi_value openClientSocket(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  const auto duplicate = [&call](size_t at) {
+    return UniqueFd(fcntl(static_cast<int>(call[at].number()), F_DUPFD_CLOEXEC, 0));
+  };
+  UniqueFd input = duplicate(0);
+  UniqueFd output = duplicate(1);
+  if (!input || !output) return call.toValue(errno);
+  Socket* socket = new Socket(call.loop(), std::move(input), std::move(output));
+  const napi_value handle = socket->handle(env);
+  call.loop()->add(socket);
+  return handle;
 }
 
 // (socket, listener): the listener has the members of SocketCallbacks.
@@ -221,6 +237,7 @@ Bindings netBindings(napi_env env) {
       binding("openListenerChannel", newListenerChannel),
       binding("closeListenerChannel", invoke<ListenerChannel, &ListenerChannel::close>),
       binding("connectDatagram", openDatagram),
+      binding("openClientSocket", openClientSocket),
       binding("startSocket", startSocket),
       binding("upgradeToFrames", upgradeToFrames),
       binding("sendText", sendText),

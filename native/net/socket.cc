@@ -25,6 +25,9 @@ constexpr size_t kMaxAssembledFrameBytes = 1536 * 1024;
 // Maximum buffer size that is reused for the next frame. Fits a write of 512 KiB, the largest that the client library
 // sends.
 constexpr size_t kMaxRetainedPartialBytes = 768 * 1024;
+// Minimum size of a binary message that is received into its JavaScript buffer. Creating a buffer costs more than
+// copying a smaller one.
+constexpr size_t kMinBlockBytes = 256 * 1024;
 // Maximum bytes of incomplete frames of all sockets. Above it, frames are passed through to the JavaScript reader,
 // which charges the memory budget. Above half of it, buffers are not reused.
 constexpr size_t kMaxTotalPartialBytes = 32 * 1024 * 1024;
@@ -39,9 +42,17 @@ constexpr uint8_t kFirstControl = 8;
 
 }  // namespace
 
-Socket::Socket(Loop* loop, UniqueFd fd, bool isUnix) : loop_(loop), queue_(loop->blocks()), mayTransfer_(isUnix) {
+Socket::Socket(Loop* loop, UniqueFd fd, bool isUnix)
+    : loop_(loop), isClient_(false), hasTwoDescriptors_(false), queue_(loop->blocks()), mayTransfer_(isUnix) {
   for (Watch* watch : {&watch_, &output_, &bridge_}) watch->owner = this;
   watch_.open(std::move(fd));
+}
+
+Socket::Socket(Loop* loop, UniqueFd input, UniqueFd output)
+    : loop_(loop), isClient_(true), hasTwoDescriptors_(true), queue_(loop->blocks()), mayTransfer_(false) {
+  for (Watch* watch : {&watch_, &output_}) watch->owner = this;
+  watch_.open(std::move(input));
+  output_.open(std::move(output));
 }
 
 // ---- in
@@ -69,10 +80,11 @@ void Socket::onReady(Watch& watch, uint32_t events) {
 void Socket::receive() {
   char* const fresh = loop_->received() + kMaxHeaderBytes;
   // The rest of an incomplete frame is appended to its buffer. An incomplete header is moved in front of the new bytes.
-  const bool isAssembling = partialTotal_ > 0;
+  const bool isAssembling = block_ || partialTotal_ > 0;
   const size_t before = isAssembling ? 0 : partialBytes_;
-  const size_t missing = isAssembling ? partialTotal_ - partialBytes_ : 0;
-  struct iovec parts[2] = {{partial_.get() + partialBytes_, missing}, {fresh, kReadBytes}};
+  struct iovec parts[2] = {{nullptr, 0}, {fresh, kReadBytes}};
+  if (block_) parts[0] = block_.missing();
+  else if (isAssembling) parts[0] = {partial_.get() + partialBytes_, partialTotal_ - partialBytes_};
   TransferredStdio passed;
   ssize_t count;
   do
@@ -102,7 +114,13 @@ void Socket::receive() {
     consume(fresh - before, before + length);
     return;
   }
-  const size_t filled = std::min(length, missing);
+  const size_t filled = std::min(length, parts[0].iov_len);
+  if (block_) {
+    block_.add(filled);
+    if (!block_.isComplete()) return;
+    emitBlock();
+    return consume(fresh, length - filled);
+  }
   partialBytes_ += filled;
   if (partialBytes_ < partialTotal_) return;
   const FrameHeader header(partial_.get(), partialTotal_);
@@ -119,6 +137,7 @@ void Socket::receive() {
 void Socket::moveTo(TransferredStdio stdio, std::string_view line) {
   if (line != kTransferLine || !stdio.prepare()) return close(EPROTO, "transfer");
   loop_->arm(watch_, 0);
+  hasTwoDescriptors_ = true;
   bridge_.open(watch_.release());
   watch_.open(std::move(stdio.input));
   output_.open(std::move(stdio.output));
@@ -153,6 +172,7 @@ void Socket::consume(char* bytes, size_t length) {
       continue;
     }
     if (length < total) {
+      if (beginBlock(header, bytes + header.bytes, length - header.bytes)) return;
       if (canAssemble(static_cast<size_t>(total))) return storePartial(bytes, length, static_cast<size_t>(total));
       passthroughBytes_ = total;
       continue;
@@ -165,8 +185,9 @@ void Socket::consume(char* bytes, size_t length) {
 
 // Reports whether the frame is a complete message that needs no further protocol checks.
 bool Socket::isWholeMessage(const FrameHeader& header) {
-  return header.fin && !header.reserved && header.masked && (header.opcode == kText || header.opcode == kBinary) &&
-         !isFragmented_ && header.payloadBytes <= kMaxAssembledFrameBytes;
+  return header.fin && !header.reserved && header.masked != isClient_ &&
+         (header.opcode == kText || header.opcode == kBinary) && !isFragmented_ &&
+         header.payloadBytes <= kMaxAssembledFrameBytes;
 }
 
 bool Socket::canAssemble(size_t bytes) {
@@ -189,12 +210,33 @@ void Socket::storePartial(const char* bytes, size_t length, size_t total) {
   partialTotal_ = total;
 }
 
+bool Socket::beginBlock(const FrameHeader& header, const char* payload, size_t length) {
+  if (header.opcode != kBinary || header.payloadBytes < kMinBlockBytes) return false;
+  if (loop_->partialFrameBytes() + header.payloadBytes > kMaxTotalPartialBytes) return false;
+  if (!block_.begin(loop_->env(), header, payload, length)) return false;
+  loop_->partialFrameBytes() += block_.totalBytes();
+  return true;
+}
+
+void Socket::emitBlock() {
+  HandleScope scope(loop_->env());
+  loop_->partialFrameBytes() -= block_.totalBytes();
+  emitData("binary", block_.take());
+}
+
+void Socket::discardBlock() {
+  loop_->partialFrameBytes() -= block_.totalBytes();
+  block_.reset();
+}
+
 void Socket::handleFrame(const FrameHeader& header, char* payload) {
   const size_t length = static_cast<size_t>(header.payloadBytes);
   if (header.key != 0) unmask(reinterpret_cast<uint8_t*>(payload), length, header.key);
   if (header.opcode == kBinary) return emitBytes("binary", payload, length);
   WriteRequest request;
-  if (parseWriteRequest({payload, length}, request) && (tryDirectWrite(request) || emitWriteRequest(request))) return;
+  if (!isClient_ && parseWriteRequest({payload, length}, request) &&
+      (tryDirectWrite(request) || emitWriteRequest(request)))
+    return;
   if (isAscii(payload, length)) emitText(payload, length);
   else emitBytes("message", payload, length);
 }
@@ -231,14 +273,14 @@ char* Socket::rawFrame(size_t bytes) {
 
 // Shuts the socket down if a message could not be queued. A gap between messages would corrupt the protocol.
 char* Socket::orShutDown(char* space) {
-  if (!space) shutdown(isTransferred() ? bridge_.fd : watch_.fd, SHUT_RDWR);
+  if (!space) shutdown(bridge_.fd >= 0 ? bridge_.fd : watch_.fd, SHUT_RDWR);
   return space;
 }
 
 void Socket::flush() {
   if (queue_.bytes() > kDrainAboveBytes) wantsDrain_ = true;
   const int err =
-      isTransferred() ? queue_.send(output_.fd, SinkKind::kPipe) : queue_.send(watch_.fd, SinkKind::kSocket);
+      hasTwoDescriptors_ ? queue_.send(output_.fd, SinkKind::kPipe) : queue_.send(watch_.fd, SinkKind::kSocket);
   if (err != 0) return close(err, "write");
   arm();
   if (queue_.bytes() > 0) return;
@@ -254,7 +296,7 @@ void Socket::flush() {
 }
 
 void Socket::shutDownOutput() {
-  if (!isTransferred()) {
+  if (!hasTwoDescriptors_) {
     shutdown(watch_.fd, SHUT_WR);
     return;
   }
@@ -267,7 +309,7 @@ void Socket::arm() {
   const bool reads = callbacks_.onEvent && !paused_ && !peerEnded_ && (ending_ || queue_.bytes() <= maxQueuedBytes_);
   const uint32_t in = reads ? uint32_t{EPOLLIN} : 0;
   const uint32_t out = queue_.bytes() > 0 && !awaitsFlush() ? uint32_t{EPOLLOUT} : 0;
-  loop_->arm(watch_, isTransferred() ? in : in | out);
+  loop_->arm(watch_, hasTwoDescriptors_ ? in : in | out);
   if (output_.fd >= 0) loop_->arm(output_, out);
 }
 
@@ -332,7 +374,7 @@ void Socket::destroy() {
 }
 
 UniqueFd Socket::detach() {
-  if (!isOpen() || framed_ || queue_.bytes() > 0 || isTransferred()) return UniqueFd();
+  if (!isOpen() || framed_ || queue_.bytes() > 0 || hasTwoDescriptors_) return UniqueFd();
   loop_->arm(watch_, 0);
   UniqueFd fd = watch_.release();
   removeFromLoop();
@@ -343,6 +385,7 @@ UniqueFd Socket::detach() {
 void Socket::removeFromLoop() {
   // The buffer is freed with this object, because the frame that is being processed may be in it.
   setPartialCapacity(0);
+  discardBlock();
   callbacks_.reset();
   loop_->remove(this);
 }

@@ -1,6 +1,7 @@
-// One server connection.
+// One connection of a server, or of a client to the command that connects it.
 //
-// The descriptor is an accepted socket. A bridge can replace it by two descriptors (stdio-transfer.h).
+// The descriptor of a server is an accepted socket. A bridge can replace it by two descriptors (stdio-transfer.h). A
+// client has two descriptors: the stdout and the stdin of its command.
 // Initially it passes bytes through in both directions. After the upgrade it sends and receives WebSocket frames and
 // handles direct input without JavaScript: a `process/write` for a routed child is written to the child's input. Whole
 // messages are emitted as such. All other frames (fragments, control frames, oversized and invalid ones) are
@@ -19,6 +20,7 @@
 #include "core/loop.h"
 #include "net/frame-header.h"
 #include "net/frame-queue.h"
+#include "net/incoming-block.h"
 #include "net/stdio-transfer.h"
 
 namespace procwire {
@@ -41,6 +43,8 @@ class Socket final : public LoopObject {
  public:
   // Takes ownership of the descriptor. With `isUnix`, the peer may be a bridge that transfers its stdio.
   Socket(Loop* loop, UniqueFd fd, bool isUnix);
+  // The connection of a client. Takes ownership of both descriptors.
+  Socket(Loop* loop, UniqueFd input, UniqueFd output);
 
   void onReady(Watch& watch, uint32_t events) override;
   void onFlush() override { flush(); }
@@ -81,6 +85,9 @@ class Socket final : public LoopObject {
   void consume(char* bytes, size_t length);
   void moveTo(TransferredStdio stdio, std::string_view line);
   void storePartial(const char* bytes, size_t length, size_t total);
+  bool beginBlock(const FrameHeader& header, const char* payload, size_t length);
+  void emitBlock();
+  void discardBlock();
   bool canAssemble(size_t bytes);
   void setPartialCapacity(size_t bytes);
   void handleFrame(const FrameHeader& header, char* payload);
@@ -97,14 +104,15 @@ class Socket final : public LoopObject {
   void removeFromLoop();
   void clearRoutes();
   bool isOpen() const { return watch_.fd >= 0; }
-  bool isTransferred() const { return bridge_.fd >= 0; }
   void shutDownOutput();
   char* orShutDown(char* space);
 
   Loop* loop_;
   SocketCallbacks callbacks_;
-  Watch watch_;   // the socket, or the client's input after a transfer
-  Watch output_;  // only after a transfer
+  const bool isClient_;
+  bool hasTwoDescriptors_;
+  Watch watch_;   // the socket, or the input of two descriptors
+  Watch output_;  // only with two descriptors
   Watch bridge_;  // the socket after a transfer; its end is the end of the connection
   size_t maxMessageBytes_ = 0;
   size_t maxQueuedBytes_ = SIZE_MAX;
@@ -117,6 +125,7 @@ class Socket final : public LoopObject {
   size_t partialCapacity_ = 0;
   size_t partialBytes_ = 0;
   size_t partialTotal_ = 0;
+  IncomingBlock block_;            // an incomplete large binary message, instead of a partial frame
   uint64_t passthroughBytes_ = 0;  // remaining bytes of a passed-through frame
   bool isFragmented_ = false;
 

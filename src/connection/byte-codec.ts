@@ -1,6 +1,7 @@
 import type { ParsedMessage } from "../protocol/envelope.ts";
+import type { CommandStdio, FrameSocket } from "./frame-socket.ts";
 
-/** The byte loops of the hot path. The native addon has a faster implementation than `nodeByteCodec`. */
+/** The byte operations of the hot path. The native addon has a faster implementation than `nodeByteCodec`. */
 export interface ByteCodec {
   /** Writes `source` as base64 into `target` at `offset`; returns the number of bytes written. */
   base64Encode(source: Uint8Array, target: Uint8Array, offset: number): number;
@@ -11,6 +12,11 @@ export interface ByteCodec {
    * are not UTF-8. Absent without the addon.
    */
   parseLarge?(message: Uint8Array): Promise<ParsedMessage | null>;
+  /**
+   * Opens the socket of a client on the stdio of a command. `received` holds frame bytes that arrived with the handshake.
+   * Returns null without the addon.
+   */
+  openCommandSocket?(stdio: CommandStdio, received: Buffer, maxMessageBytes: number): FrameSocket | null;
 }
 
 export function base64Length(bytes: number): number {

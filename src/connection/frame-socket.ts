@@ -48,3 +48,14 @@ export interface FrameSocket {
   destroy(): void;
   readonly directInput?: DirectInput | undefined;
 }
+
+/** A command, such as ssh, whose stdio is the connection of a client. */
+export interface CommandStdio {
+  /** Descriptors of both ends. A socket duplicates them. */
+  readonly stdin: number;
+  readonly stdout: number;
+  /** Resolves when the command has exited: to a description of its failure, or null for exit code 0. */
+  readonly ended: Promise<string | null>;
+  /** Terminates the command. */
+  end(): void;
+}

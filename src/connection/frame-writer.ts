@@ -43,9 +43,10 @@ export class FrameWriter {
     return this.#finish(frame, at);
   }
 
-  /** Builds an unmasked frame of a block message without its last `bytes` bytes, which the caller sends. */
+  /** Builds a block frame without its last `bytes` bytes, which the caller sends. Frames of a client need mask key 0. */
   blockHead(text: string, bytes: number): Buffer {
-    return this.#beginBlock(text, bytes, 0).frame;
+    const { frame, at } = this.#beginBlock(text, bytes, 0);
+    return this.#finish(frame, at);
   }
 
   #beginBlock(text: string, bytes: number, includedBytes: number): { frame: Buffer; at: number; bytesAt: number } {

@@ -3,6 +3,8 @@ import { TimeoutError } from "../async/deadline.ts";
 import { toError } from "../base/error-message.ts";
 import { type ByteCodec, nodeByteCodec } from "./byte-codec.ts";
 import type { Connection } from "./connection.ts";
+import type { FrameSocket } from "./frame-socket.ts";
+import { DEFAULT_MAX_MESSAGE_BYTES } from "./line-connection.ts";
 import { StreamSocket } from "./stream-socket.ts";
 import { explainTlsError } from "./tls-error.ts";
 import { UpgradeResponse } from "./upgrade-response.ts";
@@ -24,6 +26,8 @@ export interface WebSocketConnectOptions {
   key?: string | undefined;
   /** Stream to use instead of a new socket. `url` then only names the connection. */
   stream?: Duplex | undefined;
+  /** Moves the connection from `stream` to a faster socket after the handshake. Returns null if there is none. */
+  openSocket?: ((received: Buffer, maxMessageBytes: number) => FrameSocket | null) | undefined;
 }
 
 /** The server responded with an HTTP status other than 101 to the WebSocket upgrade. */
@@ -83,15 +87,15 @@ export async function connectWebSocket(options: WebSocketConnectOptions): Promis
     }
     if (headers.get("sec-websocket-accept") !== acceptKey())
       throw new Error(`websocket upgrade ${url}: the response has a wrong sec-websocket-accept`);
-    return new WebSocketConnection(
-      new StreamSocket(stream, "client", options.codec ?? nodeByteCodec, { head: rest, maskKey }),
-      {
-        label: `exec-server websocket ${url}`,
-        role: "client",
-        maxMessageBytes: options.maxMessageBytes,
-        codec: options.codec,
-      },
-    );
+    const { codec = nodeByteCodec, maxMessageBytes = DEFAULT_MAX_MESSAGE_BYTES } = options;
+    const socket =
+      options.openSocket?.(rest, maxMessageBytes) ?? new StreamSocket(stream, "client", codec, { head: rest, maskKey });
+    return new WebSocketConnection(socket, {
+      label: `exec-server websocket ${url}`,
+      role: "client",
+      maxMessageBytes,
+      codec,
+    });
   } catch (error) {
     stream.destroy();
     throw explainTlsError(toError(error), url);

@@ -9,6 +9,7 @@ import type { SocketProvider } from "../connection/socket-provider.ts";
 import type { ListenerSupport } from "../exec/backend/listener-channel.ts";
 import type { FileTrees } from "../files/file-trees.ts";
 import { loadAddon } from "../native/load-addon.ts";
+import { NativeClientSocket } from "../native/native-client-socket.ts";
 import { nativeListenerSupport } from "../native/native-listener-channel.ts";
 import { nativeCodec, nativeSocketProvider } from "../native/native-sockets.ts";
 import { LANDLOCK_FILES_ABI, type LandlockSupport } from "../sandbox/landlock-rules.ts";
@@ -35,6 +36,13 @@ export function lazyNativeCodec(): ByteCodec {
   return {
     base64Encode: (source, target, offset) => forLength(source.length).base64Encode(source, target, offset),
     unmask: (buffer, offset, length, key) => forLength(length).unmask(buffer, offset, length, key),
+    openCommandSocket(stdio, received, maxMessageBytes) {
+      const loaded = loadAddon();
+      if (loaded.type !== "loaded") return null;
+      const socket = loaded.addon.openClientSocket(stdio.stdout, stdio.stdin);
+      if (typeof socket === "number") return null;
+      return new NativeClientSocket(loaded.addon, socket, stdio, received, maxMessageBytes);
+    },
   };
 }
 

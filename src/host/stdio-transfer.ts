@@ -1,4 +1,5 @@
 import type { Socket } from "node:net";
+import { descriptorOf } from "../base/descriptor-of.ts";
 import { loadAddon } from "../native/load-addon.ts";
 
 export interface StdioTransfer {
@@ -14,7 +15,7 @@ export interface StdioTransfer {
 export async function transferStdio(server: Socket): Promise<StdioTransfer | null> {
   const loaded = loadAddon();
   const connection = descriptorOf(server);
-  if (loaded.type !== "loaded" || connection === undefined) return null;
+  if (loaded.type !== "loaded" || connection === null) return null;
   const ended = new Promise<void>((resolve) => server.once("close", () => resolve()));
   server.on("error", () => undefined);
   const confirmed = readConfirmation(server, loaded.addon.transferLine);
@@ -44,10 +45,4 @@ function readConfirmation(server: Socket, line: string): Promise<boolean> {
     server.on("data", onData);
     for (const event of ["end", "close"]) server.on(event, onClosed);
   });
-}
-
-/** Returns the descriptor of an open socket, which has no public name in Node. */
-function descriptorOf(socket: Socket): number | undefined {
-  const fd = (socket as { _handle?: { fd: number } | null })._handle?.fd;
-  return fd === undefined || fd < 0 ? undefined : fd;
 }

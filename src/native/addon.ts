@@ -295,6 +295,8 @@ export class NativeAddon {
   /** Returns a connected, non-blocking Unix datagram socket, which the caller owns, or the negated errno. */
   readonly connectDatagram!: (path: string) => number;
   readonly closeListener!: (listener: NativeListener) => void;
+  /** Returns a socket of a client that reads `input` and writes `output`, which it duplicates; or an errno. */
+  readonly openClientSocket!: (input: number, output: number) => NativeSocket | number;
   /** Starts reading. */
   readonly startSocket!: (socket: NativeSocket, listener: NativeSocketListener) => void;
   /**

@@ -15,6 +15,7 @@ import type { SocketProvider } from "../connection/socket-provider.ts";
 import type { Message } from "../protocol/envelope.ts";
 import type { NativeAddon, NativeSocket, NativeSocketEvent, NativeWriteRequest } from "./addon.ts";
 import { NativeEventError } from "./addon.ts";
+import { NativeFrameSocket } from "./native-frame-socket.ts";
 
 /** Builds the heads of binary blocks. Frames of a server are not masked, so it needs no codec of the addon. */
 const blockFrames = new FrameWriter("server", nodeByteCodec);
@@ -63,12 +64,10 @@ export function nativeListener(native: NativeAddon, descriptor = -1): ListenFunc
  * A connection that the addon reads and writes, first as bytes, then as frames. Direct input and everything that is sent
  * bypasses Node's streams.
  */
-class NativeServerSocket implements AcceptedSocket, FrameSocket {
+class NativeServerSocket extends NativeFrameSocket implements AcceptedSocket, FrameSocket {
   readonly peerName: string;
   readonly peerUid: number | null;
   readonly directInput: DirectInput;
-  readonly #native: NativeAddon;
-  readonly #socket: NativeSocket;
   readonly #closed = Promise.withResolvers<void>();
   readonly closed = this.#closed.promise;
   #accepted: AcceptedSocketEvents | null = null;
@@ -77,8 +76,7 @@ class NativeServerSocket implements AcceptedSocket, FrameSocket {
   #detached: Socket | null = null;
 
   constructor(native: NativeAddon, socket: NativeSocket, peerName: string, peerUid: number | null) {
-    this.#native = native;
-    this.#socket = socket;
+    super(native, socket);
     this.peerName = peerName;
     this.peerUid = peerUid;
     this.directInput = {
@@ -90,7 +88,7 @@ class NativeServerSocket implements AcceptedSocket, FrameSocket {
 
   start(events: AcceptedSocketEvents): void {
     this.#accepted = events;
-    this.#native.startSocket(this.#socket, {
+    this.native.startSocket(this.socket, {
       onData: (type, data) => {
         if (type === "text") this.#frames?.text(data);
         else if (type === "message") this.#frames?.message(data, "text");
@@ -108,7 +106,7 @@ class NativeServerSocket implements AcceptedSocket, FrameSocket {
 
   detachToNode(received: Buffer): Socket | null {
     this.#accepted = null;
-    const fd = this.#native.detachSocket(this.#socket);
+    const fd = this.native.detachSocket(this.socket);
     if (fd < 0) return null;
     const { Socket } = process.getBuiltinModule("node:net");
     const stream = new Socket({ fd, readable: true, writable: true, allowHalfOpen: true });
@@ -128,54 +126,26 @@ class NativeServerSocket implements AcceptedSocket, FrameSocket {
     this.#frames = events;
     if (this.#upgrade) {
       const { maxMessageBytes, maxQueuedBytes, received } = this.#upgrade;
-      this.#native.upgradeToFrames(this.#socket, maxMessageBytes, maxQueuedBytes, received);
+      this.native.upgradeToFrames(this.socket, maxMessageBytes, maxQueuedBytes, received);
     }
     this.#upgrade = null;
   }
 
   send(bytes: Buffer): void {
-    this.#native.sendBytes(this.#socket, bytes);
+    this.native.sendBytes(this.socket, bytes);
   }
 
   sendText(text: string): void {
-    this.#native.sendText(this.#socket, text);
+    this.native.sendText(this.socket, text);
   }
 
   sendChunk(head: string, bytes: Uint8Array, tail: string, opening: FrameOpening = FrameOpening.whole): void {
-    this.#native.sendChunk(this.#socket, head, bytes, tail, opening);
+    this.native.sendChunk(this.socket, head, bytes, tail, opening);
   }
 
   sendBlock(text: string, bytes: Uint8Array): void {
-    this.#native.sendBytes(this.#socket, blockFrames.blockHead(text, bytes.length));
-    this.#native.sendBytes(this.#socket, bytes);
-  }
-
-  sendFrame(frame: Buffer): void {
-    this.#native.sendBytes(this.#socket, frame);
-  }
-
-  get queuedBytes(): number {
-    return this.#native.queuedBytes(this.#socket);
-  }
-
-  get sentBytes(): number {
-    return this.#native.sentBytes(this.#socket);
-  }
-
-  get receivedBytes(): number {
-    return this.#native.receivedBytes(this.#socket);
-  }
-
-  pause(): void {
-    this.#native.pauseSocket(this.#socket);
-  }
-
-  resume(): void {
-    this.#native.resumeSocket(this.#socket);
-  }
-
-  end(): void {
-    this.#native.endSocket(this.#socket);
+    this.native.sendBytes(this.socket, blockFrames.blockHead(text, bytes.length));
+    this.native.sendBytes(this.socket, bytes);
   }
 
   destroy(): void {
@@ -183,7 +153,7 @@ class NativeServerSocket implements AcceptedSocket, FrameSocket {
       this.#detached.destroy();
       return;
     }
-    this.#native.destroySocket(this.#socket);
+    this.native.destroySocket(this.socket);
     this.#closed.resolve();
   }
 
@@ -197,7 +167,7 @@ class NativeServerSocket implements AcceptedSocket, FrameSocket {
         frames.end();
         break;
       case "close":
-        frames.close(event.errno === 0 ? null : `${event.syscall} ${systemErrors().getSystemErrorName(-event.errno)}`);
+        frames.close(closeProblem(event));
         break;
       default:
         // An event was lost, so the connection cannot continue.
@@ -205,6 +175,11 @@ class NativeServerSocket implements AcceptedSocket, FrameSocket {
         frames.close(new NativeEventError("socket", event).message);
     }
   }
+}
+
+/** Returns the description of an abnormal close; null after a normal one. */
+export function closeProblem({ errno, syscall }: { errno: number; syscall: string }): string | null {
+  return errno === 0 ? null : `${syscall} ${systemErrors().getSystemErrorName(-errno)}`;
 }
 
 /** Loaded on demand: importing node:util evaluates all of its exports, some of which load further modules. */

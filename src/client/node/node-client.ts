@@ -82,7 +82,9 @@ function channelOpener(options: WebSocketClientOptions): OpenChannel {
     isFirst = false;
     try {
       const headers = authorize(current("authToken"));
-      return new JsonRpcChannel(await connectWebSocket({ ...common, headers, signal, stream }), events);
+      const openSocket = (received: Buffer, maxMessageBytes: number) =>
+        stream.toFrameSocket(codec, received, maxMessageBytes);
+      return new JsonRpcChannel(await connectWebSocket({ ...common, headers, signal, stream, openSocket }), events);
     } catch (error) {
       stream.destroy();
       throw error;

@@ -2,6 +2,9 @@ import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { Duplex } from "node:stream";
 import { abortable } from "../../async/abort.ts";
 import { withDeadline } from "../../async/deadline.ts";
+import { descriptorOf } from "../../base/descriptor-of.ts";
+import type { ByteCodec } from "../../connection/byte-codec.ts";
+import type { FrameSocket } from "../../connection/frame-socket.ts";
 import { BRIDGE_MISSING_LINE, BRIDGE_READY_LINE } from "./connect-url.ts";
 
 /** Maximum output of a login shell before the first line of the bridge. */
@@ -46,7 +49,7 @@ export class PipeTransportError extends Error {
 }
 
 /** Runs a command that ends in `procwire connect`, and returns its stdio after the ready line. */
-export async function openPipeTransport(options: PipeTransportOptions): Promise<Duplex> {
+export async function openPipeTransport(options: PipeTransportOptions): Promise<PipeStream> {
   const { url, timeoutMs, signal } = options;
   signal?.throwIfAborted();
   const bridge = new BridgeProcess(options);
@@ -173,7 +176,7 @@ class BridgeProcess {
 /**
  * The stdio of the command as one stream. Destroying it ends the command; a failed command destroys it with an error.
  */
-class PipeStream extends Duplex {
+export class PipeStream extends Duplex {
   readonly #bridge: BridgeProcess;
 
   constructor(bridge: BridgeProcess, head: Buffer) {
@@ -192,6 +195,26 @@ class PipeStream extends Duplex {
         else this.destroy(new PipeTransportError(cause));
       });
     });
+  }
+
+  /**
+   * Moves the connection to a socket of the addon, which bypasses Node's streams. Returns null, and changes nothing, if
+   * there is no addon or the streams still hold bytes.
+   */
+  toFrameSocket(codec: ByteCodec | undefined, received: Buffer, maxMessageBytes: number): FrameSocket | null {
+    const { child, ended } = this.#bridge;
+    const stdin = descriptorOf(child.stdin);
+    const stdout = descriptorOf(child.stdout);
+    const heldBytes = [this, child.stdout].reduce((sum, stream) => sum + stream.readableLength, 0);
+    if (stdin === null || stdout === null || heldBytes + this.writableLength + child.stdin.writableLength > 0)
+      return null;
+    const stdio = { stdin, stdout, ended, end: () => this.#bridge.end() };
+    const socket = codec?.openCommandSocket?.(stdio, received, maxMessageBytes) ?? null;
+    if (socket === null) return null;
+    // The socket has duplicates of both descriptors.
+    child.stdout.removeAllListeners("data").destroy();
+    child.stdin.destroy();
+    return socket;
   }
 
   override _read(): void {
