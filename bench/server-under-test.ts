@@ -18,7 +18,7 @@ const ROOT = join(import.meta.dirname, "..");
 const LISTEN = ["--listen", "ws://127.0.0.1:0"];
 const START_TIMEOUT_MS = 20_000;
 const STOP_TIMEOUT_MS = 5_000;
-/** Maximum characters of the stderr of a server that exited by itself. */
+/** Maximum characters of the stderr of a server that exited unexpectedly. */
 const MAX_STDERR_CHARS = 4_000;
 
 /** The procwire server from the bundle, because users run the bundle; rebuilt if it is older than its sources. */
