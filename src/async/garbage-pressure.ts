@@ -1,12 +1,6 @@
 import type { Clock, Timer } from "./clock.ts";
 import type { MemoryBudget } from "./memory-budget.ts";
 
-/** Share of the budget that must be charged or released before the resident memory is checked again. */
-const CHECK_SHARE = 1 / 16;
-/** Share of the budget by which the resident memory may exceed the charged bytes before a collection. */
-const EXCESS_SHARE = 1 / 8;
-/** Largest share of the budget that is charged for the excess, so that clients can always use the rest. */
-const MAX_CHARGED_SHARE = 1 / 2;
 /** Minimum time between two trims of the allocator, and between two collections, which block the event loop. */
 const MIN_TRIM_INTERVAL_MS = 100;
 const MIN_COLLECTION_INTERVAL_MS = 1000;
@@ -14,6 +8,12 @@ const MIN_COLLECTION_INTERVAL_MS = 1000;
 const MIN_INTERVAL_FACTOR = 20;
 /** Interval of checks without a collection, until nothing is charged. */
 const RECHECK_INTERVAL_MS = 10_000;
+/** Share of the budget that must be charged or released before the resident memory is checked again. */
+const CHECK_SHARE = 1 / 16;
+/** Share of the budget by which the resident memory may exceed the charged bytes before a collection. */
+const EXCESS_SHARE = 1 / 8;
+/** Largest share of the budget that is charged for the excess, so that clients can always use the rest. */
+const MAX_CHARGED_SHARE = 1 / 2;
 
 export interface GarbagePressureOptions {
   budget: MemoryBudget;

@@ -25,13 +25,6 @@ import { signalName, signalNumber } from "./signals.ts";
 import { describeTree } from "./tree/process-tree.ts";
 import type { TreeKiller } from "./tree/tree-kill.ts";
 
-/** Grace period of a process that exceeds its `timeoutMs`. */
-const TIMEOUT_GRACE_MS = 2000;
-/** Time after the exit of a terminated leader in which a process that the server cannot kill may hold its streams open. */
-const CUT_AFTER_MS = 2000;
-/** With this much unread input the process is not reading replies, so the server stops replying to terminal queries. */
-const MAX_UNREAD_REPLY_BYTES = 4096;
-
 export interface LocalProcessDeps {
   log: EventLog;
   clock: Clock;
@@ -53,6 +46,13 @@ export interface RestoredProcessState {
   isStdinClosed: boolean;
   hasExited: boolean;
 }
+
+/** Grace period of a process that exceeds its `timeoutMs`. */
+const TIMEOUT_GRACE_MS = 2000;
+/** Time after the exit of a terminated leader in which a process that the server cannot kill may hold its streams open. */
+const CUT_AFTER_MS = 2000;
+/** With this much unread input the process is not reading replies, so the server stops replying to terminal queries. */
+const MAX_UNREAD_REPLY_BYTES = 4096;
 
 /** A process on the local host. It owns its child and its event log; `await using` terminates it and frees both. */
 export class LocalProcess implements HostProcess {

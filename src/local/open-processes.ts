@@ -8,13 +8,6 @@ import { removeEmptyCgroups } from "./tree/cgroups.ts";
 import { type Orphan, OrphanTracker, readCommandLine } from "./tree/orphan-tracker.ts";
 import { TreeKiller } from "./tree/tree-kill.ts";
 
-/** Number of orphans that may be killed at the same time and still be reported once each. */
-const MAX_UNCLAIMED_REPORTS = 100;
-/** Wait for the last output of a terminated process, which usually arrives at once. */
-const LAST_OUTPUT_MS = 100;
-/** A killed process closes well before this, unless the host is overloaded. */
-const CLOSE_DEADLINE_MS = 5000;
-
 export interface OpenProcessesOptions {
   clock: Clock;
   /** Whether this OS process adopts and reaps orphans of started processes. */
@@ -26,6 +19,13 @@ export interface OpenProcessesOptions {
   /** Called for a process that cannot be ended. Deletes it. */
   onEndFailed(process: LocalProcess): void;
 }
+
+/** Number of orphans that may be killed at the same time and still be reported once each. */
+const MAX_UNCLAIMED_REPORTS = 100;
+/** Wait for the last output of a terminated process, which usually arrives at once. */
+const LAST_OUTPUT_MS = 100;
+/** A killed process closes well before this, unless the host is overloaded. */
+const CLOSE_DEADLINE_MS = 5000;
 
 /** The processes of a backend from their start until they are closed. Ends them, their descendants and orphans. */
 export class OpenProcesses {
