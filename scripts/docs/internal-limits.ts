@@ -81,7 +81,7 @@ export const INTERNAL_LIMITS: Readonly<Record<string, readonly string[]>> = {
   "rate-limiter": ["MAX_HOLD_MS"],
   "read-rate-status": ["MAX_AGE_MS"],
   "read-text-file": ["MAX_TEXT_FILE_BYTES"],
-  "read-write": ["MAX_READ_FILE_BYTES"],
+  "read-write": ["MAX_READ_FILE_BYTES", "MAX_WRITE_BYTES"],
   "receive-response": ["MAX_ERROR_CHARS"],
   "reconnect-policy": ["MIN_ATTEMPT_MS", "MAX_FIRST_CONNECTIONS"],
   "remote-files": ["MAX_WHOLE_FILE_BYTES"],
