@@ -76,7 +76,7 @@ const NO_PROMPTS = ["-o", "BatchMode=yes"];
  */
 const PREFER_AES = [
   "if grep -qsw aes /proc/cpuinfo",
-  'then s=$1; shift; c=$("$s" -G "$@" 2>/dev/null | sed -n "s/^ciphers //p")',
+  'then s=$1; shift; c=$("$s" -G "$@" 2>/dev/null </dev/null | sed -n "s/^ciphers //p")',
   'case "$c" in chacha20-poly1305@openssh.com,*aes128-gcm@openssh.com*) set -- -o "Ciphers=aes128-gcm@openssh.com,$c" "$@";; esac',
   'set -- "$s" "$@"; fi; ',
 ].join("; ");

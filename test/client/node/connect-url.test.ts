@@ -66,6 +66,20 @@ describe("parseConnectUrl", () => {
     });
   }
 
+  test("leaves the input to the connection if a wrapper of ssh ignores -G", () => {
+    using scratch = scratchDirectory();
+    for (const [name, script] of [
+      ["grep", "exit 0"],
+      ["ssh", "exec cat"],
+    ] as const)
+      writeFileSync(join(scratch.path, name), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+    const target = parseConnectUrl("ssh://build");
+    assert.ok(target.type === "pipe");
+    const [program = "", ...args] = target.argv;
+    const env = { PATH: `${scratch.path}:/usr/bin:/bin` };
+    assert.equal(execFileSync(program, args, { env, encoding: "utf8", input: "request" }), "request");
+  });
+
   test("allows password prompts only for the first connection", () => {
     const target = parseConnectUrl("ssh://build");
     assert.ok(target.type === "pipe");
