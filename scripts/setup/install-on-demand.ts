@@ -14,7 +14,8 @@ export function installOnDemand({ directory, what }: OnDemand): string | null {
   if (isInstalled(directory)) return null;
   process.stderr.write(`installing ${what} below ${directory}/\n`);
   const args = ["ci", "--prefix", directory];
-  const { status, signal, error } = spawnSync("npm", args, { stdio: ["ignore", "inherit", "inherit"] });
+  // The stdout of the caller holds its results only.
+  const { status, signal, error } = spawnSync("npm", args, { stdio: ["ignore", process.stderr.fd, "inherit"] });
   if (status === 0) return null;
   const failure = error?.message ?? (signal ? `killed by ${signal}` : `exit code ${status}`);
   return `\`npm ci --prefix ${directory}\` failed (${failure}); it requires an npm registry with ${what}`;
