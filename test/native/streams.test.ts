@@ -177,6 +177,7 @@ describe("streams of a started process", { skip: NO_ADDON }, () => {
       });
       await started.until((output) => output.length > 0);
       const [before, startedAt] = [process.cpuUsage(), performance.now()];
+      // The interval in which the processor time is measured, not a wait for a condition.
       await delay(300);
       const { user, system } = process.cpuUsage(before);
       const wallMs = performance.now() - startedAt;
