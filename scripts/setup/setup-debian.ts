@@ -26,6 +26,8 @@ const DEFAULT_PACKAGES = [
   "prometheus",
   // The reference of `npm run bench:network`.
   "tinyproxy-bin",
+  // Containers for `docker://`, without a Docker daemon.
+  ...["docker.io", "podman", "crun"],
   // Shells with completion, and the reader of the manual page.
   ...["fish", "zsh", "groff-base"],
   // An arm64 Node in an emulator, with the libraries it is linked against.
@@ -35,6 +37,7 @@ const DEFAULT_PACKAGES = [
 /** Programs whose name differs from their package. */
 const PROGRAM_NAMES: Readonly<Record<string, string>> = {
   bubblewrap: "bwrap",
+  "docker.io": "docker",
   "groff-base": "groff",
   prometheus: "promtool",
   "qemu-user-static": "qemu-aarch64-static",

@@ -4,6 +4,7 @@ import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { PROCWIRE, scratchDirectory } from "../support/servers/serve.ts";
+import { skipUnless } from "../support/system/skip-unless.ts";
 
 const has = (name: string) => spawnSync(name, ["--version"]).status === 0;
 const isPossible = process.getuid?.() === 0 && ["docker", "podman", "crun"].every(has);
@@ -31,9 +32,7 @@ echo typed | "$PROCWIRE" run -- tr a-z A-Z
 
 describe("docker://", {
   timeout: 600_000,
-  skip:
-    !isPossible &&
-    "SKIPPED: docker:// IS NOT TESTED: it needs root, docker's command, podman and crun (apt-get install docker.io podman crun)",
+  skip: skipUnless(isPossible, "docker:// needs root and the packages docker.io, podman and crun"),
 }, () => {
   test("installs procwire in a container of a real daemon, runs a command and a terminal there, and copies a file", (t) => {
     using scratch = scratchDirectory();
@@ -47,8 +46,8 @@ describe("docker://", {
       encoding: "utf8",
       env: { ...process.env, FOLDER: scratch.path, NAME: `procwire-test-${process.pid}`, PROCWIRE },
     });
-    // Some machines do not allow containers.
-    if (status === 90) return t.skip(`SKIPPED: docker:// MEETS NO DAEMON: ${stderr.trim()}`);
+    const refusal = skipUnless(status !== 90, `this host runs no container: ${stderr.trim()}`);
+    if (refusal) return t.skip(refusal);
     assert.equal(stdout, ".local/share/procwire\nexit code 3\nTYPED\na terminal\ncopied\nexit code 125\n", stderr);
     assert.match(stderr, /no-such-container/);
   });
