@@ -1,4 +1,5 @@
 import { getErrorCode } from "../../../base/error-code.ts";
+import { isLostConnectionText } from "./pg-compat.ts";
 
 /**
  * Error codes of a lost connection. System codes include ENOTFOUND and EAI_AGAIN, because the name of a restarting
@@ -8,10 +9,7 @@ import { getErrorCode } from "../../../base/error-code.ts";
 const LOST_CODE =
   /^(ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ENOTFOUND|08\w{3}|57P0[1235]|53300)$/;
 
-/** Driver messages without a code. */
-const LOST_TEXT =
-  /^(Connection terminated|timeout exceeded when trying to connect|timeout expired|Client has encountered a connection error|Client was closed)/;
-
+/** Reports whether an error of a statement means that the database is unreachable, so that a retry can succeed. */
 export function isLostConnection(error: unknown): boolean {
-  return LOST_CODE.test(getErrorCode(error) ?? "") || (error instanceof Error && LOST_TEXT.test(error.message));
+  return LOST_CODE.test(getErrorCode(error) ?? "") || (error instanceof Error && isLostConnectionText(error.message));
 }
