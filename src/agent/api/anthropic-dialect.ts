@@ -3,6 +3,7 @@ import { parseLosslessJson } from "../../base/lossless-json.ts";
 import { AnthropicDecoder } from "./anthropic-decoder.ts";
 import { type ContentPart, type ConversationStep, toConversationSteps } from "./conversation-steps.ts";
 import { isStrict, type ModelDialect, type ModelRequest, type ResponseHeaders } from "./model-api.ts";
+import { FORCED_TOOL_REJECTED } from "./model-api-compat.ts";
 
 /** The API version that this dialect implements. */
 const API_VERSION = "2023-06-01";
@@ -20,7 +21,7 @@ export const anthropicDialect: ModelDialect = {
     { name: "cache_control", rejectionPattern: /\bcache_control\b/, canDrop: () => true },
     {
       name: "tool_choice",
-      rejectionPattern: /\btool_choice\b|forces tool use/,
+      rejectionPattern: FORCED_TOOL_REJECTED,
       canDrop: (request) => request.forcedTool !== undefined,
     },
   ],

@@ -2,6 +2,7 @@ import type { JsonObject } from "../../base/json-fields.ts";
 import { ChatCompletionsDecoder } from "./chat-completions-decoder.ts";
 import { type ContentPart, type ConversationStep, toConversationSteps } from "./conversation-steps.ts";
 import type { ModelDialect, ModelRequest } from "./model-api.ts";
+import { TOOLS_REJECTED } from "./model-api-compat.ts";
 import { bearerHeaders, DROPPABLE_PARAMETERS } from "./openai-common.ts";
 
 /**
@@ -19,12 +20,7 @@ export const chatCompletionsDialect: ModelDialect = {
       canDrop: ({ options }) => options?.maxOutputTokens !== undefined,
     },
     ...DROPPABLE_PARAMETERS,
-    {
-      name: "tools",
-      rejectionPattern:
-        /not support (tool|function)|support tool use|tool choice requires|'tools'\), 'msg': 'Extra inputs/i,
-      canDrop: (request) => request.tools.length === 1,
-    },
+    { name: "tools", rejectionPattern: TOOLS_REJECTED, canDrop: (request) => request.tools.length === 1 },
     { name: "response_format", rejectionPattern: /\bresponse_format\b|json_schema/ },
   ],
   body: requestBody,

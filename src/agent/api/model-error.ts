@@ -1,6 +1,7 @@
 import { getErrorCode } from "../../base/error-code.ts";
 import { isObject } from "../../base/type-guards.ts";
 import { NO_USAGE, type TokenUsage } from "../token-usage.ts";
+import { kindOfText, retryAfterFromText } from "./model-api-compat.ts";
 
 /**
  * Why a model call has no answer. The kind decides what happens next:
@@ -124,13 +125,6 @@ function kindOfStatus(status: number, code: string): ModelErrorKind {
   return byCode && byCode !== "server" ? byCode : "invalid_request";
 }
 
-/** Derives the kind from the message, for APIs that use one code for all bad requests. */
-function kindOfText(status: number, message: string): ModelErrorKind | undefined {
-  if (status !== 400 && status !== 413) return undefined;
-  if (/maximum context length|prompt is too long|context window/i.test(message)) return "context_length";
-  return /credit balance is too low/i.test(message) ? "quota" : undefined;
-}
-
 /** Error codes of all supported APIs. */
 const KIND_BY_CODE: ReadonlyMap<string, ModelErrorKind> = new Map([
   ...withKind("rate_limit", "rate_limit_exceeded", "rate_limit_error"),
@@ -190,14 +184,4 @@ function retryAfterFromHeaders(headers: Readonly<Record<string, string | string[
 /** Returns the first value of an HTTP header, or "" if the header is absent. */
 export function firstHeaderValue(value: string | string[] | undefined): string {
   return (Array.isArray(value) ? value[0] : value) ?? "";
-}
-
-/** Parses "Please try again in 1.5s", the text of rate-limit messages. */
-function retryAfterFromText(message: string): number | undefined {
-  const match = /try again in\s*(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|seconds?|m|minutes?)\b/i.exec(message);
-  if (!match?.[1] || !match[2]) return undefined;
-  const amount = Number(match[1]);
-  const unit = match[2].toLowerCase();
-  if (unit.startsWith("ms") || unit.startsWith("milli")) return amount;
-  return unit.startsWith("s") ? amount * 1000 : amount * 60_000;
 }
