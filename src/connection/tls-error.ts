@@ -17,22 +17,18 @@ function findRemedy(error: Error, url: string): string | null {
   const code = getErrorCode(error) ?? "";
   if (UNKNOWN_SIGNER.has(code))
     return `the issuer of the server's certificate is not trusted (${code}); pass the CA certificate, or the server's own if it is self-signed, with \`--tls-ca FILE\` (tlsCa)`;
+  const reason = "reason" in error ? String(error.reason) : error.message;
+  if (code === "EPROTO" || code.startsWith("ERR_SSL_"))
+    return `TLS failed: ${reason}; if the server does not speak TLS, use ws://, or start it with --tls-cert and --tls-key`;
   switch (code) {
-    case "ERR_TLS_CERT_ALTNAME_INVALID": {
-      const reason = "reason" in error ? String(error.reason) : error.message;
+    case "ERR_TLS_CERT_ALTNAME_INVALID":
       return `the server's certificate is for another name (${reason}); use a host name from the certificate, or install a certificate for this name`;
-    }
     case "CERT_HAS_EXPIRED":
       return "the server's certificate has expired; replace it and send SIGHUP to the server";
     case "CERT_NOT_YET_VALID":
       return "the server's certificate is not valid yet; check the clocks of both hosts";
     case "ERR_OSSL_X509_KEY_VALUES_MISMATCH":
       return "the key does not belong to the client certificate; check --tls-cert and --tls-key (tlsCert, tlsKey)";
-    case "EPROTO": {
-      // Without the code, the file and the line of OpenSSL.
-      const [, reason = error.message] = /:error:[^:]*:[^:]*:[^:]*:([^:]+):/.exec(error.message) ?? [];
-      return `TLS failed: ${reason}; if the server does not speak TLS, use ws://, or start it with --tls-cert and --tls-key`;
-    }
     case "ECONNRESET":
     case "HPE_INVALID_CONSTANT":
       return /^ws:/i.test(url) ? `${error.message}; if the server speaks TLS, use wss://` : null;

@@ -1,7 +1,7 @@
 /** The response to a WebSocket upgrade, read from the bytes of a stream. */
 export class UpgradeResponse {
-  /** HTTP status; 0 until the head is complete. */
-  status = 0;
+  /** HTTP status; null until the head is complete. */
+  status: number | null = null;
   readonly headers = new Map<string, string>();
   /** Bytes behind the head: frames after status 101, otherwise the start of the body. */
   rest: Buffer = Buffer.alloc(0);
@@ -16,7 +16,7 @@ export class UpgradeResponse {
   /** Adds received bytes. Returns whether the response is complete. Throws if the bytes are not an HTTP response. */
   push(chunk: Buffer): boolean {
     this.rest = this.rest.length === 0 ? chunk : Buffer.concat([this.rest, chunk]);
-    while (this.status === 0) {
+    while (this.status === null) {
       const end = this.rest.indexOf("\r\n\r\n");
       const head = this.rest.toString("latin1", 0, end < 0 ? this.rest.length : end);
       if (head.length > this.#maxHeadBytes || !isStartOfHead(head)) throw parseError();

@@ -79,7 +79,8 @@ export async function connectWebSocket(options: WebSocketConnectOptions): Promis
     const acceptKey = () => (computedKey ??= websocketAcceptKey(key));
     // One byte per character: a token may have any bytes. The key is computed while the server handles the request.
     stream.write(request, "latin1", acceptKey);
-    const { status, headers, rest } = await readResponse(stream);
+    const { status, response } = await readResponse(stream);
+    const { headers, rest } = response;
     if (status !== 101) {
       // A page of another web server would fill the terminal.
       const body = /html/i.test(headers.get("content-type") ?? "") ? "" : rest.toString().trim().replace(/\s+/g, " ");
@@ -106,19 +107,20 @@ export async function connectWebSocket(options: WebSocketConnectOptions): Promis
 }
 
 /** Reads the response of an upgrade. After status 101, the stream is paused behind the bytes in `rest`. */
-async function readResponse(stream: Duplex): Promise<UpgradeResponse> {
-  const { promise, resolve, reject } = Promise.withResolvers<UpgradeResponse>();
+async function readResponse(stream: Duplex): Promise<{ status: number; response: UpgradeResponse }> {
+  const { promise, resolve, reject } = Promise.withResolvers<{ status: number; response: UpgradeResponse }>();
   const response = new UpgradeResponse(MAX_HEAD_BYTES, MAX_BODY_CHARS);
   const onData = (chunk: Buffer) => {
     try {
-      if (response.push(chunk)) resolve(response);
+      if (response.push(chunk)) onEnd();
     } catch (error) {
       reject(error);
     }
   };
   const onEnd = () => {
-    if (response.status !== 0) resolve(response);
-    else reject(Object.assign(new Error("socket hang up"), { code: "ECONNRESET" }));
+    const { status } = response;
+    if (status === null) reject(Object.assign(new Error("socket hang up"), { code: "ECONNRESET" }));
+    else resolve({ status, response });
   };
   stream.on("data", onData).on("error", reject).on("end", onEnd).on("close", onEnd);
   try {
@@ -169,7 +171,7 @@ function parseTarget({ url, ca, cert, key, stream }: WebSocketConnectOptions): T
   const open = () => {
     if (!isSecure) return net.connect(address);
     const tls = process.getBuiltinModule("node:tls");
-    return tls.connect({
+    const socket = tls.connect({
       ...address,
       servername: net.isIP(host) ? undefined : host,
       ALPNProtocols: ["http/1.1"],
@@ -178,6 +180,9 @@ function parseTarget({ url, ca, cert, key, stream }: WebSocketConnectOptions): T
       // In addition to the system's certificates.
       ca: ca === undefined ? undefined : [...tls.getCACertificates(), ca],
     });
+    // A write during the handshake would replace the OpenSSL error, with its code and reason, by EPROTO.
+    socket.cork();
+    return socket.once("secureConnect", () => socket.uncork());
   };
   return { host: parsed.host, path: `${parsed.pathname}${parsed.search}`, open };
 }

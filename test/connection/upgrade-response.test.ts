@@ -20,6 +20,7 @@ describe("UpgradeResponse", () => {
       );
     }
     assert.equal(read(`${text}frames`).rest, "frames");
+    assert.equal(read(text.slice(0, -1)).response.status, null);
   });
 
   test("skips informational responses", () => {
