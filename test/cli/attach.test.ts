@@ -410,8 +410,10 @@ describe("procwire run --detach", TIMEOUT, () => {
     const handle = stdout.trim();
     const listed = await cli("ps");
     assert.match(listed.stdout, new RegExp(`^${handle} .* running .* server .*sleep 100'$`, "m"));
-    await until("its output", async () => (await cli("logs", handle)).stdout === "ready\n");
-    assert.equal((await cli("logs", handle)).stderr, "oops\n");
+    await until("its output", async () => {
+      const logs = await cli("logs", handle);
+      return logs.stdout === "ready\n" && logs.stderr === "oops\n";
+    });
     assert.equal((await cli("kill", handle.slice(0, 8))).code, 0);
     const again = await cli("kill", handle);
     assert.deepEqual([again.code, again.stderr], [1, `procwire kill: ${handle} has already exited\n`]);
