@@ -2,12 +2,8 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import {
-  blockedByPolicy,
-  explainDenial,
-  type NetworkTarget,
-  REJECTED_BY_USER,
-} from "../src/tools/network/network-texts.ts";
+import { blockedByPolicy, explainDenial, REJECTED_BY_USER } from "../src/tools/network/network-denial-compat.ts";
+import type { NetworkTarget } from "../src/tools/network/network-target.ts";
 import { noSandbox } from "../test/sandbox/sandbox-fixture.ts";
 import { noTestNetwork } from "../test/support/network/test-network.ts";
 import { type AppServerRun, runAppServer } from "./app-server-run.ts";

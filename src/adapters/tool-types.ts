@@ -1,6 +1,6 @@
 /** Types in the signatures of the adapters. */
 
-export type { NetworkTarget } from "../tools/network/network-texts.ts";
+export type { NetworkTarget } from "../tools/network/network-target.ts";
 export type {
   ApprovalAnswer,
   ApprovalRequest,

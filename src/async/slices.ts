@@ -1,6 +1,11 @@
 /** Maximum items per slice. A slice takes about a millisecond. */
 const SLICE_ITEMS = 2_048;
 
+/** Returns to the event loop. Resolves in its next tick. */
+export function waitForTick(): Promise<void> {
+  return new Promise((resolve) => void setImmediate(resolve));
+}
+
 /** Counts items, so that a long loop returns to the event loop after each slice. */
 export class SliceCounter {
   #items = 0;
@@ -13,7 +18,7 @@ export class SliceCounter {
   /** Returns to the event loop and starts the next slice with the counted item. */
   next(): Promise<void> {
     this.#items = 1;
-    return new Promise((resolve) => void setImmediate(resolve));
+    return waitForTick();
   }
 }
 

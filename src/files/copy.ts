@@ -5,7 +5,14 @@ import { makeUnlessDirectory } from "./directories.ts";
 import type { CopyParams } from "./file-system.ts";
 import type { FileTrees } from "./file-trees.ts";
 import type { NativePath } from "./native-path.ts";
-import { joinNative, nativeFromBytes, nativeFromLatin1, nativePathFromUri, pathNames } from "./native-path.ts";
+import {
+  joinNative,
+  latin1Path,
+  nativeFromBytes,
+  nativeFromLatin1,
+  nativePathFromUri,
+  pathNames,
+} from "./native-path.ts";
 import { nullIfMissing, withOsErrors } from "./os-error.ts";
 
 /**
@@ -80,7 +87,7 @@ async function realNames(path: NativePath): Promise<string[]> {
     const here = names.reduce<NativePath>(joinNative, "/");
     const real = await realpath(here, { encoding: "buffer" }).catch(nullIfMissing);
     if (real !== null) {
-      return [...pathNames(nativeFromBytes(real)), ...missing].map((name) => Buffer.from(name).toString("latin1"));
+      return [...pathNames(nativeFromBytes(real)), ...missing].map(latin1Path);
     }
     const last = names.pop();
     if (last === undefined) return [];

@@ -3,7 +3,7 @@ import { lstat, stat } from "node:fs/promises";
 import { type Clock, systemClock, type Timer } from "../async/clock.ts";
 import { ErrorCode, RequestError } from "../protocol/errors.ts";
 import type { MissingPathWatches, WatchMissingParams } from "./file-system.ts";
-import { joinNative, type NativePath, nativePathFromUri, pathNames } from "./native-path.ts";
+import { joinNative, latin1Path, type NativePath, nativePathFromUri, pathNames } from "./native-path.ts";
 
 /** Each path may need a system watch, of which a user has few. The number is Codex's. */
 export const MAX_MISSING_PATHS = 64;
@@ -134,14 +134,14 @@ class PathWatch {
   #watchName(directory: NativePath, name: NativePath): boolean {
     // A watch that starts after the end would never be closed.
     if (this.#state === "ended") return true;
-    const key = latin1(directory);
+    const key = latin1Path(directory);
     const existing = this.#directories.get(key);
     if (existing !== undefined) {
-      existing.names.add(latin1(name));
+      existing.names.add(latin1Path(name));
       return true;
     }
-    const names = new Set([latin1(name)]);
-    const ownName = latin1(pathNames(directory).at(-1) ?? "/");
+    const names = new Set([latin1Path(name)]);
+    const ownName = latin1Path(pathNames(directory).at(-1) ?? "/");
     try {
       const watcher = this.#system.watch(directory, { persistent: false, encoding: "latin1" }, (_event, changed) => {
         if (changed === null || names.has(changed)) this.#changed();
@@ -240,8 +240,4 @@ function localPath(uri: string): NativePath | null {
     if (error instanceof RequestError && error.code === ErrorCode.invalidRequest) return null;
     throw error;
   }
-}
-
-function latin1(path: NativePath): string {
-  return Buffer.from(path).toString("latin1");
 }

@@ -18,6 +18,11 @@ export function nativeFromLatin1(name: string): NativePath {
   return isAscii(name) ? name : nativeFromBytes(Buffer.from(name, "latin1"));
 }
 
+/** Returns one character per byte, so that paths that are not UTF-8 differ too. */
+export function latin1Path(path: NativePath): string {
+  return Buffer.from(path).toString("latin1");
+}
+
 export function joinNative(directory: NativePath, name: NativePath): NativePath {
   if (typeof directory === "string" && typeof name === "string") {
     return directory.endsWith("/") ? directory + name : `${directory}/${name}`;

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { constants, type FileHandle, lstat, mkdir, open } from "node:fs/promises";
 import { invalidRequest } from "../protocol/errors.ts";
-import { joinNative, type NativePath, pathNames } from "./native-path.ts";
+import { joinNative, latin1Path, type NativePath, pathNames } from "./native-path.ts";
 import { errnoNameOf } from "./os-error.ts";
 
 /**
@@ -99,8 +99,7 @@ const openDirectories = new Map<string, SharedDirectory>();
 let isSweepScheduled = false;
 
 async function acquireDirectory(names: NativePath[], make: boolean): Promise<SharedDirectory> {
-  // Latin-1 distinguishes names that are not UTF-8.
-  const key = names.map((name) => Buffer.from(name).toString("latin1")).join("/");
+  const key = names.map(latin1Path).join("/");
   const known = openDirectories.get(key);
   if (known !== undefined && known.uses < MAX_SHARED_USES) {
     if (known.users === 0) known.usable = isAtPath(known);

@@ -63,18 +63,15 @@ export function localSandbox(options: LocalSandboxOptions = {}): LocalSandbox {
       listenerSupport: listenerSupportIfAvailable(),
       landlock: landlockSupportIfAvailable(),
     };
-    return { resolveSandbox, restoreSandbox, sandboxHost };
+    return {
+      resolve: (request: unknown, start: SandboxedStartParams) => resolveSandbox(request, start, sandboxHost),
+      restore: (resources: SandboxResources, pid: number) => restoreSandbox(resources, pid, sandboxHost),
+    };
   };
   return {
     maskedPaths,
-    resolve: async (request, start) => {
-      const { resolveSandbox, sandboxHost } = await load();
-      return resolveSandbox(request, start, sandboxHost);
-    },
-    restore: async (resources, pid) => {
-      const { restoreSandbox, sandboxHost } = await load();
-      return restoreSandbox(resources, pid, sandboxHost);
-    },
+    resolve: async (request, start) => (await load()).resolve(request, start),
+    restore: async (resources, pid) => (await load()).restore(resources, pid),
     isSandboxedPeer: (peer) => peers?.isSandboxed(peer) ?? false,
   };
 }

@@ -14,10 +14,9 @@ import { LineConnection } from "../connection/line-connection.ts";
 import type { SandboxedStart } from "../exec/backend/resolved-sandbox.ts";
 import { packageRoot } from "../native/native-files.ts";
 import { invalidRequest, RequestError } from "../protocol/errors.ts";
-import { uriFromPath } from "../protocol/path-uri.ts";
 import type { MaskedPaths } from "../sandbox/masked-paths.ts";
 import { resolveSandbox } from "../sandbox/resolve-sandbox.ts";
-import { unenforceableSandbox } from "../sandbox/sandbox-request.ts";
+import { pathEntry, unenforceableSandbox } from "../sandbox/sandbox-request.ts";
 import type { SandboxedFileServers, SandboxedFileSystem } from "../server/host-services.ts";
 import type { Cap } from "../server/server-config.ts";
 import { landlockSupportIfAvailable } from "./native-support.ts";
@@ -270,16 +269,12 @@ function startSandboxed(sandbox: SandboxedStart) {
  * configuration, Node and procwire.
  */
 function rootsRequest(roots: readonly string[]): unknown {
-  const entry = (path: string, access: "read" | "write" | "deny") => ({
-    path: { type: "path", path: uriFromPath(path) },
-    access,
-  });
   const programs = [process.execPath, packageRoot() ?? dirname(procwireEntryPath())];
   const entries = [
     { path: { type: "special", value: { kind: "minimal" } }, access: "read" },
-    ...["/etc", "/opt"].map((path) => entry(path, "deny")),
-    ...programs.map((path) => entry(path, "read")),
-    ...roots.map((path) => entry(path, "write")),
+    ...["/etc", "/opt"].map((path) => pathEntry(path, "deny")),
+    ...programs.map((path) => pathEntry(path, "read")),
+    ...roots.map((path) => pathEntry(path, "write")),
   ];
   return {
     permissions: { type: "managed", file_system: { type: "restricted", entries }, network: "restricted" },

@@ -3,7 +3,7 @@ import { closeSync, constants, openSync, readFileSync, renameSync, statSync } fr
 import { connect, type Socket } from "node:net";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
+import { sleep, systemClock } from "../async/clock.ts";
 import { hasErrorCode } from "../base/error-code.ts";
 import { ANY_RULE } from "../forward/forward-rules.ts";
 import { loadAddon } from "../native/load-addon.ts";
@@ -60,7 +60,7 @@ async function tryConnectUnix(path: string): Promise<Socket | null> {
       if (hasErrorCode(error, "ENOENT", "ECONNREFUSED")) return null;
       // The accept queue is full.
       if (!hasErrorCode(error, "EAGAIN")) throw error;
-      await delay(RETRY_INTERVAL_MS);
+      await sleep(systemClock, RETRY_INTERVAL_MS);
     }
   }
 }
@@ -80,7 +80,7 @@ async function acquireFileLock(path: string): Promise<Disposable> {
     while (native.addon.lockFile(fd) !== 0) {
       if (performance.now() > deadline)
         throw new Error(`another program holds the lock ${path} and has not started a server`);
-      await delay(RETRY_INTERVAL_MS);
+      await sleep(systemClock, RETRY_INTERVAL_MS);
     }
     return close;
   } catch (error) {

@@ -1,3 +1,4 @@
+import { waitForTick } from "../async/slices.ts";
 import { InvalidBase64 } from "../protocol/base64.ts";
 import { type ParsedMessage, toMessage } from "../protocol/envelope.ts";
 import { MAX_JSON_DEPTH, MAX_JSON_VALUES, type ParsedJson } from "../protocol/json-text.ts";
@@ -14,8 +15,6 @@ const RELEASE_BYTES = 8 * 1024 * 1024;
 /** Returns to the event loop between two slices. */
 type Yield = () => Promise<void>;
 
-const nextTurn: Yield = () => new Promise((resolve) => void setImmediate(resolve));
-
 /**
  * Parses a message of any size: a thread of the addon finds the tokens, and this one creates their values in slices.
  * Resolves to null if the message is not UTF-8. Byte fields of the result share the memory of `message`.
@@ -23,7 +22,7 @@ const nextTurn: Yield = () => new Promise((resolve) => void setImmediate(resolve
 export async function parseLargeMessage(
   native: NativeAddon,
   message: Uint8Array,
-  yieldToLoop = nextTurn,
+  yieldToLoop = waitForTick,
 ): Promise<ParsedMessage | null> {
   const parsed = await parseLargeJson(native, message, yieldToLoop);
   return parsed && toMessage(parsed);
@@ -32,7 +31,7 @@ export async function parseLargeMessage(
 export async function parseLargeJson(
   native: NativeAddon,
   message: Uint8Array,
-  yieldToLoop = nextTurn,
+  yieldToLoop = waitForTick,
 ): Promise<ParsedJson | null> {
   const scanned = await new Promise<NativeScanResult>((resolve) =>
     native.scanMessage(message, MAX_JSON_VALUES, MAX_JSON_DEPTH, resolve),
@@ -49,7 +48,7 @@ export async function parseLargeJson(
 async function releaseMemory(native: NativeAddon, message: Uint8Array): Promise<void> {
   for (let at = 0; at < message.length; at += RELEASE_BYTES) {
     native.releasePages(message.subarray(at, at + RELEASE_BYTES));
-    await nextTurn();
+    await waitForTick();
   }
 }
 

@@ -1,4 +1,5 @@
 import { BlockList, isIP } from "node:net";
+import { expandIpv6 } from "../base/ip-address.ts";
 
 /** Address ranges that are not public, as the network policy treats them. */
 
@@ -60,16 +61,6 @@ function embeddedIpv4(address: string): string | null {
   if (startsZero && (g5 === 0xffff || g5 === 0)) return toIpv4(g6, g7);
   if (g0 === 0x64 && g1 === 0xff9b && [g2, g3, g4, g5].every((group) => group === 0)) return toIpv4(g6, g7);
   return g0 === 0x2002 ? toIpv4(g1 ?? 0, g2 ?? 0) : null;
-}
-
-/** Returns the eight groups of a valid IPv6 address. */
-function expandIpv6(address: string): number[] {
-  const short = URL.parse(`http://[${address}]`)?.hostname.slice(1, -1) ?? "";
-  const [head = "", tail] = short.split("::");
-  const parse = (text: string | undefined) => (text ? text.split(":").map((group) => Number.parseInt(group, 16)) : []);
-  const before = parse(head);
-  const after = parse(tail);
-  return [...before, ...Array.from({ length: Math.max(0, 8 - before.length - after.length) }, () => 0), ...after];
 }
 
 function toIpv4(high: number, low: number): string {

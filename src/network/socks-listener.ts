@@ -1,4 +1,5 @@
 import type { Socket } from "node:net";
+import { getErrorCode } from "../base/error-code.ts";
 import { parseGreeting, parseRequest, SocksReply, type SocksReplyCode, socksReply } from "../forward/socks5.ts";
 import type { TlsTerminator } from "./credentials/tls-terminator.ts";
 import type { HeadDeadlines } from "./head-deadlines.ts";
@@ -91,7 +92,7 @@ export class SocksListener {
 
 function replyCodeFor(error: unknown): SocksReplyCode {
   if (error instanceof OwnListenerError) return SocksReply.notAllowed;
-  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  const code = getErrorCode(error);
   if (code === "ECONNREFUSED") return SocksReply.refused;
   if (code === "ENETUNREACH") return SocksReply.networkUnreachable;
   if (code === "EHOSTUNREACH" || code === "ETIMEDOUT") return SocksReply.hostUnreachable;

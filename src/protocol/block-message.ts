@@ -4,6 +4,7 @@
  * of the chunk. It begins with a zero byte, because the text is short; no JSON text does.
  */
 
+import { decodeValidUtf8 } from "../base/text/utf8.ts";
 import { isObject } from "../base/type-guards.ts";
 import { type ParsedMessage, toMessage } from "./envelope.ts";
 import { parseJsonText } from "./json-text.ts";
@@ -25,7 +26,7 @@ export function parseBlockMessage(message: Uint8Array): ParsedMessage {
   const end = BLOCK_LENGTH_BYTES + textBytes;
   if (textBytes > MAX_BLOCK_TEXT_BYTES || end > message.length)
     return { ok: false, problem: `a binary block of ${message.length} bytes has a text of ${textBytes} bytes` };
-  const text = decodeText(message.subarray(BLOCK_LENGTH_BYTES, end));
+  const text = decodeValidUtf8(message.subarray(BLOCK_LENGTH_BYTES, end));
   if (text === null) return { ok: false, problem: "it is not UTF-8" };
   const parsed = parseJsonText(text);
   if (!parsed.ok) return parsed;
@@ -34,12 +35,4 @@ export function parseBlockMessage(message: Uint8Array): ParsedMessage {
     return { ok: false, problem: 'the text of a binary block has no `"chunk":""`' };
   container.chunk = message.subarray(end);
   return toMessage(parsed);
-}
-
-function decodeText(bytes: Uint8Array): string | null {
-  try {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
-  } catch {
-    return null;
-  }
 }

@@ -1,6 +1,6 @@
 import { isObject } from "../base/type-guards.ts";
 import { invalidParams } from "../protocol/errors.ts";
-import { cwdFromUri, pathFromUri } from "../protocol/path-uri.ts";
+import { cwdFromUri, pathFromUri, uriFromPath } from "../protocol/path-uri.ts";
 import type { Access } from "./bubblewrap.ts";
 
 /** The location of an entry, before it is resolved on the host. */
@@ -49,6 +49,11 @@ export const unenforceableSandbox = ({ reason, ...options }: ErrorOptions & { re
     `sandbox intent cannot be enforced on this executor${reason === undefined ? "" : `: ${reason}`}`,
     options,
   );
+
+/** Returns the entry of a path in the `sandbox` object of the wire protocol. */
+export function pathEntry(path: string, access: Access) {
+  return { path: { type: "path", path: uriFromPath(path) }, access };
+}
 
 /**
  * Parses the `sandbox` object of the wire protocol. Ignores fields about Windows and the Linux mechanism. A managed

@@ -1,6 +1,8 @@
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { networkInterfaces } from "node:os";
 import { type Clock, sleep, systemClock } from "../async/clock.ts";
+import { waitForTick } from "../async/slices.ts";
+import { expandIpv6 } from "../base/ip-address.ts";
 import type { PeerAddress } from "../base/peer-address.ts";
 import { parseProcStat } from "../base/proc-stat.ts";
 
@@ -92,8 +94,8 @@ export async function isInOtherNamespace(peer: PeerAddress, clock: Clock = syste
     if (attempt > 0) await sleep(clock, RETRY_DELAY_MS);
     const socket = findSocket(address, peer.localPort);
     const holder = socket && socket.inode !== 0 ? await findSocketOwner(socket.inode) : null;
-    const namespace = holder === null ? "" : linkOf(`/proc/${holder}/ns/pid`);
-    if (namespace !== "") return namespace !== linkOf("/proc/self/ns/pid");
+    const namespace = holder === null ? null : linkOf(`/proc/${holder}/ns/pid`);
+    if (namespace !== null) return namespace !== linkOf("/proc/self/ns/pid");
   }
   return true;
 }
@@ -142,12 +144,7 @@ function hexOfIpv4(ip: string): string | null {
 }
 
 function hexOfIpv6(ip: string): string {
-  const [head = "", tail] = ip.replace(/%.*$/, "").split("::");
-  const groups = (text: string | undefined) => (text ? text.split(":").map((group) => Number.parseInt(group, 16)) : []);
-  const before = groups(head);
-  const after = groups(tail);
-  const zeros = Array.from({ length: 8 - before.length - after.length }, () => 0);
-  return hexWords([...before, ...zeros, ...after].flatMap((group) => [group >> 8, group & 255]));
+  return hexWords(expandIpv6(ip.replace(/%.*$/, "")).flatMap((group) => [group >> 8, group & 255]));
 }
 
 /** Writes four-byte words with the last byte first. */
@@ -164,7 +161,7 @@ async function findSocketOwner(inode: number): Promise<number | null> {
   for (const name of readdirSync("/proc")) {
     if (!/^\d+$/.test(name)) continue;
     if (hasOpenLink(name, link)) return Number(name);
-    if (++inspected % PROCESSES_PER_TICK === 0) await new Promise((resolve) => setImmediate(resolve));
+    if (++inspected % PROCESSES_PER_TICK === 0) await waitForTick();
   }
   return null;
 }
@@ -178,11 +175,12 @@ function hasOpenLink(pid: string, link: string): boolean {
   }
 }
 
-function linkOf(path: string): string {
+/** Returns the target of a symbolic link, or null if it is gone or unreadable. */
+function linkOf(path: string): string | null {
   try {
     return readlinkSync(path);
   } catch {
-    return "";
+    return null;
   }
 }
 

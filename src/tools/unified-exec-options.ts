@@ -6,7 +6,7 @@ import type { UnifiedExecOptions } from "./unified-exec.ts";
 export const toolsKind = option.listOf(option.objectWith("a Tool", "call"), "an array of tools");
 
 /** Schema of the options of `createUnifiedExec`. */
-export const unifiedExecOptions = option.optionsOf<UnifiedExecOptions>({
+export const unifiedExecOptions = option.optionsOf<UnifiedExecOptions>(() => ({
   backend: option.required(backendKind),
   cwd: option.required(option.nonEmptyText),
   env: variables,
@@ -16,16 +16,16 @@ export const unifiedExecOptions = option.optionsOf<UnifiedExecOptions>({
   hostSandboxes: option.listOf(option.text, "an array of strings"),
   pipeStdin: option.flag,
   terminalSize: terminalSizeKind,
-  limits: option.optionsOf<NonNullable<UnifiedExecOptions["limits"]>>({
+  limits: option.optionsOf<NonNullable<UnifiedExecOptions["limits"]>>(() => ({
     ...option.each(option.duration, "execDefaultMs", "execMinMs", "execMaxMs", "pollMinMs", "pollMaxMs"),
     ...option.each(option.duration, "writeDefaultMs", "writeMinMs", "writeMaxMs", "loginDeadlineMs"),
     ...option.each(option.count, "maxSessions", "protectedSessions", "memoryBytes", "fileBytes", "maxOutputTokens"),
-  }),
+  })),
   clock: clockKind,
   attachUrl: option.nullOr(option.text),
   ...option.each(option.text, "shell", "spillDirectory", "processPrefix"),
   ...option.each(option.callback, "reopenCount", "onError"),
-});
+}));
 
 /** Throws an `EINVAL` error unless `tool` can convert the tools. */
 export function checkConversion(operation: string, tools: unknown, tool: unknown): void {

@@ -97,7 +97,7 @@ testRequests("a name reaches only the addresses that the proxy checked", async (
     [
       http(first, `http://${first}/`),
       { ...connect(`${second}:80`), name: second, sent: `CONNECT ${second}:80 HTTP/1.1\r\n\r\n${get(second)}` },
-      { ...socks(third, third, 80, { sent: get(third) }), until: "\n$|^\x05\x00\x05\x02.{8}$" },
+      { ...socks(third, third, 80, { sent: get(third) }), until: "from .*\n$|^\x05\x00\x05\x02.{8}$" },
     ].map((step) => (step.listener === "http" ? { ...step, until: undefined } : step));
   const allowed = { domains: Object.fromEntries(rebound.map((name) => [name, "allow" as const])) };
   const responses = await send(allowed, steps());

@@ -81,6 +81,12 @@ describe("toCallError", () => {
     assert.equal(convert(request("denied (os error 13)")).message, "denied (os error 13)");
     assert.equal(convert(request("too large"), "/a").message, "too large");
   });
+
+  test("shows a file URI as a native path, and a URI without one unchanged", () => {
+    const shown = (path: string) => convert(request("denied (os error 13)"), path).message;
+    assert.equal(shown("file:///a%20b"), "denied (os error 13): /a b");
+    assert.equal(shown("file:///a%FF"), "denied (os error 13): file:///a%FF");
+  });
 });
 
 test("startDetails has the command and directory of a start, also for invalid params", () => {

@@ -30,7 +30,7 @@ function container() {
 test("the default budget is 40% of the limit, at most 512 MiB", () => {
   assert.equal(defaultMemoryBudget(400 * MIB), 160 * MIB);
   assert.equal(defaultMemoryBudget(1280 * MIB), 512 * MIB);
-  assert.equal(defaultMemoryBudget(Number.POSITIVE_INFINITY), 512 * MIB);
+  assert.equal(defaultMemoryBudget(null), 512 * MIB);
 });
 
 test("MemoryMonitor lowers the budget by what exceeds 85% of the limit, and raises it when memory is free again", async () => {

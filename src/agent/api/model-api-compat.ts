@@ -1,6 +1,6 @@
 /**
  * Recognizes errors of model APIs that have only a text: APIs that use one code for all bad requests, and delays that no
- * header contains. No other module decides by the words of an API's error.
+ * header contains. Other modules search an API's error only for names of parameters (`rejectionPattern`).
  */
 
 /** Returns the kind of a bad request from its message, or undefined if the message has no known words. */

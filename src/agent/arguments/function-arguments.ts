@@ -68,14 +68,17 @@ const FIELDS: ReadonlyMap<string, Fields> = new Map([
 
 const PERMISSIONS = ["use_default", "require_escalated"];
 
+type NamedKind = Exclude<Kind, "permissions"> | "map";
+
 /** Name and range of each kind in error messages. */
-const EXPECTED: Record<Exclude<Kind, "permissions">, string> = {
+const EXPECTED: Record<NamedKind, string> = {
   string: "a string",
   boolean: "a boolean",
   u64: "u64",
   usize: "usize",
   i32: "i32",
   strings: "a sequence",
+  map: "a map",
 };
 const RANGES: Record<"u64" | "usize" | "i32", [bigint, bigint]> = {
   u64: [0n, 2n ** 64n - 1n],
@@ -84,7 +87,7 @@ const RANGES: Record<"u64" | "usize" | "i32", [bigint, bigint]> = {
 };
 
 function checkFields(read: PositionedValue, fields: Fields): void {
-  if (read.type !== "map") throw typeError(read, "a map");
+  if (read.type !== "map") throw typeError(read, "map");
   const seen = new Set<string>();
   for (const member of read.members) checkMember(member, fields, seen);
   for (const [name, field] of fields) {
@@ -105,12 +108,12 @@ function checkKind(value: PositionedValue, kind: Kind): void {
   switch (kind) {
     case "string":
     case "boolean":
-      if (value.type !== kind) throw typeError(value, EXPECTED[kind]);
+      if (value.type !== kind) throw typeError(value, kind);
       return;
     case "u64":
     case "usize":
     case "i32": {
-      if (value.type !== "integer") throw typeError(value, EXPECTED[kind]);
+      if (value.type !== "integer") throw typeError(value, kind);
       const [least, most] = RANGES[kind];
       const number = BigInt(value.text);
       if (number < least || number > most)
@@ -118,7 +121,7 @@ function checkKind(value: PositionedValue, kind: Kind): void {
       return;
     }
     case "strings":
-      if (value.type !== "sequence") throw typeError(value, EXPECTED[kind]);
+      if (value.type !== "sequence") throw typeError(value, kind);
       for (const item of value.items) checkKind(item, "string");
       return;
     case "permissions":
@@ -132,22 +135,22 @@ function checkKind(value: PositionedValue, kind: Kind): void {
 }
 
 /** Returns a type error. Its position is the start of a list or map, and the end of any other value. */
-function typeError(value: PositionedValue, expected: string): JsonSyntaxError {
+function typeError(value: PositionedValue, expected: NamedKind): JsonSyntaxError {
   const isNested = value.type === "sequence" || value.type === "map";
   return new JsonSyntaxError(
-    `invalid type: ${describeValue(value, expected)}, expected ${expected}`,
+    `invalid type: ${describeValue(value, expected)}, expected ${EXPECTED[expected]}`,
     isNested ? value.start : value.end,
   );
 }
 
-function describeValue(value: PositionedValue, expected: string): string {
+function describeValue(value: PositionedValue, expected: NamedKind): string {
   switch (value.type) {
     case "string":
       return `string ${JSON.stringify(value.value)}`;
     case "integer":
       return `integer \`${value.text}\``;
     case "float":
-      return expected === "a string" ? "number" : `floating point \`${value.text}\``;
+      return expected === "string" ? "number" : `floating point \`${value.text}\``;
     case "boolean":
       return `boolean \`${value.value}\``;
     case "null":

@@ -1,3 +1,5 @@
+import { decodeUtf8 } from "../../base/text/utf8.ts";
+
 /** A JSON value with its position, so that errors can name the position. Offsets are in bytes. */
 export type PositionedValue =
   | { type: "string"; value: string; start: number; end: number }
@@ -159,7 +161,7 @@ class Reader {
     const first = this.#bytes[start] ?? 0;
     if (first !== 0x2d && (first < 0x30 || first > 0x39)) throw this.#unexpected("expected value");
     // No valid number is longer than 400 bytes.
-    const found = NUMBER.exec(decode(this.#bytes.subarray(start, start + 400)));
+    const found = NUMBER.exec(decodeUtf8(this.#bytes.subarray(start, start + 400)));
     if (!found) throw new JsonSyntaxError("invalid number", start + 1);
     const [text, fraction, exponent] = found;
     this.#at = start + text.length;
@@ -180,7 +182,7 @@ class Reader {
     }
     this.#at++;
     // All escapes were validated above.
-    return String(JSON.parse(decode(this.#bytes.subarray(start, this.#at))));
+    return String(JSON.parse(decodeUtf8(this.#bytes.subarray(start, this.#at))));
   }
 
   #escape(): void {
@@ -214,8 +216,4 @@ class Reader {
   #unexpected(message: string): JsonSyntaxError {
     return new JsonSyntaxError(message, this.#at + 1);
   }
-}
-
-function decode(bytes: Uint8Array): string {
-  return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
 }

@@ -1,4 +1,5 @@
-import { formatTarget, reasonWords } from "../../tools/network/network-texts.ts";
+import { reasonWords } from "../../tools/network/network-denial-compat.ts";
+import { formatTarget } from "../../tools/network/network-target.ts";
 import type {
   ExecCommandEnd,
   NetworkAccess,

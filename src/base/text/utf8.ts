@@ -2,6 +2,20 @@ import { concatBytes } from "../bytes.ts";
 
 /** Finds character boundaries in UTF-8 bytes. Invalid UTF-8 has a boundary at every byte. */
 
+/** Decodes UTF-8. Keeps a byte order mark, and replaces invalid bytes by U+FFFD. */
+export function decodeUtf8(bytes: Uint8Array): string {
+  return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
+}
+
+/** Decodes UTF-8. Keeps a byte order mark. Returns null for invalid bytes. */
+export function decodeValidUtf8(bytes: Uint8Array): string | null {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    return null;
+  }
+}
+
 /** Returns the length of an incomplete character at the end: 0 to 3 bytes. */
 export function incompleteTailBytes(bytes: Uint8Array): number {
   for (let back = 1; back <= Math.min(3, bytes.length); back++) {

@@ -1,4 +1,4 @@
-import { setTimeout as delay } from "node:timers/promises";
+import { sleep, systemClock } from "../../async/clock.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import { printableText } from "../../base/text/printable-text.ts";
 import type { ExecServerClient } from "../../client/exec-server-client.ts";
@@ -125,7 +125,7 @@ function reopenAfterLoss(
           } catch (error) {
             logLine(`cannot forward: ${errorMessage(error)}`);
           }
-          await delay(REOPEN_DELAY_MS);
+          await sleep(systemClock, REOPEN_DELAY_MS);
         }
     }
     isReopening = false;

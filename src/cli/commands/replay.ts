@@ -1,6 +1,5 @@
 import { existsSync, readFileSync } from "node:fs";
-import { setTimeout as delay } from "node:timers/promises";
-import { MAX_TIMER_MS } from "../../async/clock.ts";
+import { sleep, systemClock } from "../../async/clock.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import { printableText } from "../../base/text/printable-text.ts";
 import { type Cast, readCast } from "../../client/recording/cast-reader.ts";
@@ -84,7 +83,7 @@ async function play({ events }: Cast, { speed, idleLimitMs, signal }: ReplaySpee
   let lastMs = 0;
   for (const { atMs, code, data } of events) {
     const pauseMs = Math.max(0, Math.min(atMs - lastMs, idleLimitMs)) / speed;
-    await delay(Math.min(pauseMs, MAX_TIMER_MS), undefined, { signal }).catch(() => undefined);
+    await sleep(systemClock, pauseMs, signal).catch(() => undefined);
     if (signal.aborted) return 130;
     lastMs = atMs;
     if (code === "o" && !(await output.write(filter.push(Buffer.from(data))))) return 0;

@@ -1,6 +1,5 @@
 import { type ParseArgsConfig, parseArgs } from "node:util";
-import { hasErrorCode } from "../../base/error-code.ts";
-import { errorMessage } from "../../base/error-message.ts";
+import { getErrorCode } from "../../base/error-code.ts";
 import { editDistance } from "../../base/text/edit-distance.ts";
 import { UsageError } from "../usage-error.ts";
 
@@ -9,28 +8,35 @@ export function parseOptions<T extends ParseArgsConfig>(config: T): ReturnType<t
   try {
     return parseArgs(config);
   } catch (error) {
-    throw toUsageError(error, config.options ?? {});
+    if (!getErrorCode(error)?.startsWith("ERR_PARSE_ARGS_")) throw error;
+    // The error has the mistaken word only in its text, so the words are checked again.
+    const lenient = { ...config, strict: false, allowPositionals: true, allowNegative: false, tokens: true };
+    for (const token of parseArgs<ParseArgsConfig>(lenient).tokens ?? []) {
+      const mistake = findMistake(token, config);
+      if (mistake !== null) throw new UsageError(mistake);
+    }
+    throw error;
   }
 }
 
-function toUsageError(error: unknown, options: NonNullable<ParseArgsConfig["options"]>): unknown {
-  const message = errorMessage(error);
-  const [, word] = /'([^']*?)(?: <value>)?'/.exec(message) ?? [];
-  if (word === undefined) return error;
-  if (hasErrorCode(error, "ERR_PARSE_ARGS_UNEXPECTED_POSITIONAL"))
-    return new UsageError(`unexpected argument \`${word}\``);
-  if (hasErrorCode(error, "ERR_PARSE_ARGS_INVALID_OPTION_VALUE")) {
-    const [, name = ""] = /--(.*)$/.exec(word) ?? [];
-    if (options[name]?.type === "boolean") return new UsageError(`\`${word}\` takes no value`);
-    const [, long] = /'(--[^'=]*)=-XYZ'/.exec(message) ?? [];
-    const remedy = long === undefined ? "" : `; write \`${long}=VALUE\` if the value starts with a dash`;
-    return new UsageError(`\`${word}\` requires a value${remedy}`);
+type Token = NonNullable<ReturnType<typeof parseArgs>["tokens"]>[number];
+
+function findMistake(token: Token, { options = {}, allowPositionals, allowNegative }: ParseArgsConfig): string | null {
+  if (token.kind === "option-terminator") return null;
+  if (token.kind === "positional") return allowPositionals ? null : `unexpected argument \`${token.value}\``;
+  const { rawName, value } = token;
+  const isNegative = allowNegative && !Object.hasOwn(options, token.name) && token.name.startsWith("no-");
+  const name = isNegative ? token.name.slice("no-".length) : token.name;
+  const option = Object.hasOwn(options, name) ? options[name] : undefined;
+  if (!option || (isNegative && option.type !== "boolean")) {
+    const suggestion = rawName.startsWith("--") ? closestMatch(rawName.slice(2), Object.keys(options)) : null;
+    return `unknown option \`${rawName}\`${suggestion === null ? "" : `; did you mean \`--${suggestion}\`?`}`;
   }
-  if (!hasErrorCode(error, "ERR_PARSE_ARGS_UNKNOWN_OPTION")) return error;
-  const suggestion = word.startsWith("--") ? closestMatch(word.slice(2), Object.keys(options)) : null;
-  return new UsageError(
-    `unknown option \`${word}\`${suggestion === null ? "" : `; did you mean \`--${suggestion}\`?`}`,
-  );
+  const label = option.short === undefined ? `--${name}` : `-${option.short}, --${name}`;
+  if (option.type === "boolean") return value === undefined ? null : `\`${label}\` takes no value`;
+  if (value === undefined) return `\`${label}\` requires a value`;
+  if (token.inlineValue || value === "-" || !value.startsWith("-")) return null;
+  return `\`${rawName}\` requires a value; write \`--${name}=VALUE\` if the value starts with a dash`;
 }
 
 /** Returns the error of a missing or unknown subcommand. */

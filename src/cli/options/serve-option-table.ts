@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { FlagError } from "../../base/flag-error.ts";
+import { isObject } from "../../base/type-guards.ts";
 import { LOOPBACK_RULE } from "../../forward/forward-rules.ts";
 import { UsageError } from "../command.ts";
 import type { HelpPage } from "../help/help-page.ts";
@@ -289,7 +290,7 @@ function readConfigFile(path: string): ServeOptionValues {
   } catch (cause) {
     throw new FlagError("--config", path, cause);
   }
-  if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) {
+  if (!isObject(parsed)) {
     throw new FlagError("--config", path, "expected a JSON object of options");
   }
   const values: ServeOptionValues = {};

@@ -1,3 +1,4 @@
+import { clamp } from "../../base/clamp.ts";
 import type { AttachedProcess } from "../../client/process/attached-process.ts";
 import type { OutputChunk, TerminalScreen, TerminalSize } from "../../exec/exec-process.ts";
 import { createHeadlessTerminal, type HeadlessTerminal } from "../../exec/terminal/headless-terminal.ts";
@@ -253,8 +254,8 @@ export class AttachedScreen {
       this.#viewport.top = follow(this.#viewport.top, cursorY, view.rows);
       this.#viewport.left = follow(this.#viewport.left, Math.min(cursorX, size.cols - 1), view.cols);
     }
-    const top = clamp(this.#viewport.top, size.rows - view.rows);
-    const left = clamp(this.#viewport.left, size.cols - view.cols);
+    const top = clamp(this.#viewport.top, 0, size.rows - view.rows);
+    const left = clamp(this.#viewport.left, 0, size.cols - view.cols);
     this.#viewport.top = top;
     this.#viewport.left = left;
     const rows = terminal.drawRows({ top, left, ...view });
@@ -286,10 +287,6 @@ function contentRows(terminal: HeadlessTerminal): number {
   let { rows } = terminal.size();
   while (rows > 1 && !buffer.getLine(rows - 1)?.translateToString(true)) rows--;
   return Math.max(rows, cursorX > 0 ? cursorY + 1 : cursorY);
-}
-
-function clamp(value: number, max: number): number {
-  return Math.max(0, Math.min(value, Math.max(0, max)));
 }
 
 function isWithin(value: number, count: number): boolean {

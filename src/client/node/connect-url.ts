@@ -25,9 +25,9 @@ const EXPECTED =
 export class ConnectUrlError extends Error {
   override readonly name = "ConnectUrlError";
 
-  constructor(text: string, hint = "") {
-    const expected = hint.startsWith("expected") ? hint : `expected ${EXPECTED}`;
-    super(`unsupported server URL \`${text}\`; ${expected}${hint === "" || hint === expected ? "" : `; ${hint}`}`);
+  /** `expected` is the form of addresses of this kind; default: all forms. */
+  constructor(text: string, { expected = EXPECTED, hint }: { expected?: string; hint?: string } = {}) {
+    super(`unsupported server URL \`${text}\`; expected ${expected}${hint === undefined ? "" : `; ${hint}`}`);
   }
 }
 
@@ -40,7 +40,7 @@ export function parseConnectUrl(text: string): ServerTarget {
     case "wss":
       return { type: "socket", url: checkWebSocketUrl(text) };
     case "unix":
-      if (!/^unix:\/\/\/./i.test(text)) throw new ConnectUrlError(text, "expected `unix:///PATH`");
+      if (!/^unix:\/\/\/./i.test(text)) throw new ConnectUrlError(text, { expected: "`unix:///PATH`" });
       return { type: "socket", url: `unix://${text.slice("unix://".length)}` };
     case "ssh":
       return sshTarget(text);
@@ -50,12 +50,12 @@ export function parseConnectUrl(text: string): ServerTarget {
       return execTarget(text);
     case "http":
     case "https":
-      throw new ConnectUrlError(text, `did you mean \`ws${text.slice("http".length)}\`?`);
+      throw new ConnectUrlError(text, { hint: `did you mean \`ws${text.slice("http".length)}\`?` });
   }
   if (HOST_AND_PORT.test(text)) return { type: "socket", url: checkWebSocketUrl(`ws://${text}`) };
-  if (text.startsWith("/")) throw new ConnectUrlError(text, `did you mean \`unix://${text}\`?`);
+  if (text.startsWith("/")) throw new ConnectUrlError(text, { hint: `did you mean \`unix://${text}\`?` });
   if (/^[\w.-]+$/.test(text))
-    throw new ConnectUrlError(text, `did you mean \`ssh://${text}\`, or a port: \`${text}:7070\`?`);
+    throw new ConnectUrlError(text, { hint: `did you mean \`ssh://${text}\`, or a port: \`${text}:7070\`?` });
   throw new ConnectUrlError(text);
 }
 
@@ -64,7 +64,8 @@ const HOST_AND_PORT = /^(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}\/?$/;
 
 function checkWebSocketUrl(text: string): string {
   const url = URL.parse(text);
-  if (!url || url.hostname === "") throw new ConnectUrlError(text, "expected `ws://HOST:PORT` or `wss://HOST:PORT`");
+  if (!url || url.hostname === "")
+    throw new ConnectUrlError(text, { expected: "`ws://HOST:PORT` or `wss://HOST:PORT`" });
   return text;
 }
 
@@ -84,11 +85,12 @@ const SSH_URL = /^ssh:\/\/(?:([^@/]+)@)?(\[[^\]/]+\]|[^:@/[\]]+)(?::(\d{1,5}))?(
 
 function sshTarget(url: string): ServerTarget {
   const [, user, host, port, path] = SSH_URL.exec(url) ?? [];
-  const expected = "expected `ssh://[USER@]HOST[:PORT][/SOCKET]`";
-  if (host === undefined) throw new ConnectUrlError(url, expected);
+  const expected = "`ssh://[USER@]HOST[:PORT][/SOCKET]`";
+  if (host === undefined) throw new ConnectUrlError(url, { expected });
   // ssh would parse a leading dash as an option.
-  if (host.startsWith("-") || user?.startsWith("-")) throw new ConnectUrlError(url, expected);
-  if (user?.includes(":")) throw new ConnectUrlError(url, "passwords are not allowed in the URL; ssh prompts for it");
+  if (host.startsWith("-") || user?.startsWith("-")) throw new ConnectUrlError(url, { expected });
+  if (user?.includes(":"))
+    throw new ConnectUrlError(url, { hint: "passwords are not allowed in the URL; ssh prompts for it" });
   const name = host.replace(/^\[|\]$/g, "");
   const to = [
     ...(port === undefined ? [] : ["-p", port]),
@@ -114,7 +116,7 @@ const DOCKER_URL = /^docker:\/\/(?:([^@/]+)@)?([A-Za-z0-9][\w.-]*)(\/.*)?$/i;
 function dockerTarget(url: string): ServerTarget {
   const [, user, container, path] = DOCKER_URL.exec(url) ?? [];
   if (container === undefined || user?.startsWith("-"))
-    throw new ConnectUrlError(url, "expected `docker://[USER@]CONTAINER[/SOCKET]`");
+    throw new ConnectUrlError(url, { expected: "`docker://[USER@]CONTAINER[/SOCKET]`" });
   const script = remoteScript(socketPath(url, path));
   const as = user === undefined ? [] : ["-u", decodePart(url, user)];
   const scriptArgv = (command: string) => ["docker", "exec", "-i", ...as, container, "sh", "-c", command];
@@ -125,7 +127,7 @@ function dockerTarget(url: string): ServerTarget {
 function execTarget(url: string): ServerTarget {
   const command = url.slice("exec:".length).trim();
   if (command === "")
-    throw new ConnectUrlError(url, "expected `exec:COMMAND`, a shell's command that ends in `procwire connect`");
+    throw new ConnectUrlError(url, { expected: "`exec:COMMAND`, a shell's command that ends in `procwire connect`" });
   const argv = ["/bin/sh", "-c", `${IGNORE_INTERRUPT}\n${command}`];
   return { type: "pipe", url, argv, reconnectArgv: argv, scriptArgv: null };
 }
@@ -168,7 +170,7 @@ function socketPath(url: string, path: string | undefined): string | null {
   const socket = decodePart(url, path);
   // The script puts the path in double quotes, inside single quotes.
   if (!/^[\w./@:+,%=~ -]+$/.test(socket))
-    throw new ConnectUrlError(url, "the socket path may contain only letters, digits and ./_@:+,%=~-");
+    throw new ConnectUrlError(url, { hint: "the socket path may contain only letters, digits and ./_@:+,%=~-" });
   return socket;
 }
 
@@ -176,9 +178,7 @@ function decodePart(url: string, part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {
-    throw new ConnectUrlError(
-      url,
-      `\`${part}\` is not valid in a URL: a percent sign must be followed by two hexadecimal digits`,
-    );
+    const hint = `\`${part}\` is not valid in a URL: a percent sign must be followed by two hexadecimal digits`;
+    throw new ConnectUrlError(url, { hint });
   }
 }

@@ -285,10 +285,9 @@ export class RemoteBackend implements ExecBackend {
     session.forgetFinalAck(processId);
     this.#disposedProcesses.forget(processId);
     this.#processes.set(processId, process);
-    const unsubscribe = process.log.listen(() => {
-      if (!process.log.isClosed && process.log.failure === null) return;
-      unsubscribe();
-      if (this.#processes.get(processId) === process) this.#processes.delete(processId);
+    process.log.listen(() => {
+      const hasEnded = process.log.isClosed || process.log.failure !== null;
+      if (hasEnded && this.#processes.get(processId) === process) this.#processes.delete(processId);
     });
     return process;
   }
@@ -352,10 +351,8 @@ export class RemoteBackend implements ExecBackend {
       },
       { keepAlive: false },
     );
-    const unsubscribe = process.log.listen(() => {
-      if (process.log.exit === null && process.log.failure === null) return;
-      unsubscribe();
-      timer.cancel();
+    process.log.listen(() => {
+      if (process.log.exit !== null || process.log.failure !== null) timer.cancel();
     });
   }
 }

@@ -185,9 +185,15 @@ export class JsonRpcChannel implements RpcChannel {
     if (this.closeInfo) return;
     // Ignores notifications that only newer clients know.
     if (!isServerNotificationName(method)) return;
-    const notification = decodeNotification(method, params);
-    if (typeof notification === "string") this.#closeForProtocolError(`invalid ${method}: ${notification}`);
-    else this.#events.onNotification(notification);
+    let notification: ServerNotification;
+    try {
+      // The params were decoded by the schema of this method.
+      notification = { method, params: serverNotifications[method].params.decode(params) } as ServerNotification;
+    } catch (error) {
+      this.#closeForProtocolError(`invalid ${method}: ${errorMessage(error)}`);
+      return;
+    }
+    this.#events.onNotification(notification);
   }
 
   /** Returns undefined for calls that were canceled; their responses are dropped. */
@@ -228,14 +234,4 @@ interface Codec<M extends MethodName> {
 function findCodec<M extends MethodName>(method: M): Codec<M> {
   // ParamsOf and ResultOf are derived from these schemas; the compiler cannot infer that for a generic M.
   return methods[method] as unknown as Codec<M>;
-}
-
-/** Returns the decoded notification, or an error text for invalid params. */
-function decodeNotification(method: ServerNotification["method"], params: unknown): ServerNotification | string {
-  try {
-    // The params were decoded by the schema of this method.
-    return { method, params: serverNotifications[method].params.decode(params) } as ServerNotification;
-  } catch (error) {
-    return errorMessage(error);
-  }
 }

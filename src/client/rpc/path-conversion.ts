@@ -1,4 +1,5 @@
 import { latin1 } from "../../base/bytes.ts";
+import { decodeValidUtf8 } from "../../base/text/utf8.ts";
 import { invalidParams, ProtocolError } from "../../protocol/errors.ts";
 import { encodePathText, pathBytesFromUri, pathFromUri, percentDecode, uriFromPath } from "../../protocol/path-uri.ts";
 
@@ -22,11 +23,8 @@ export function joinEntry(directory: string, name: string): string {
   const bytes = decodeEntryName(name, directory);
   const parent = directory.replace(/\/$/, "");
   if (/^file:/i.test(directory)) return `${parent}/${encodePathText(bytes)}`;
-  try {
-    return `${parent}/${new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes)}`;
-  } catch {
-    return `${uriFromPath(directory).replace(/\/$/, "")}/${encodePathText(bytes)}`;
-  }
+  const text = decodeValidUtf8(bytes);
+  return text === null ? `${uriFromPath(directory).replace(/\/$/, "")}/${encodePathText(bytes)}` : `${parent}/${text}`;
 }
 
 /**

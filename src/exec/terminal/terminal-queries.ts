@@ -88,7 +88,7 @@ function scan(bytes: Uint8Array): { queries: QueryRange[]; incompleteFrom: numbe
     const sequence = sequenceAt(bytes, at);
     if (sequence.type === "incomplete") return { queries, incompleteFrom: at };
     if (sequence.type === "query") queries.push({ from: at, end: sequence.end });
-    at = bytes.indexOf(ESC, Math.max(sequence.end, at + 1));
+    at = bytes.indexOf(ESC, sequence.end);
   }
   return { queries, incompleteFrom: bytes.length };
 }

@@ -1,4 +1,4 @@
-import { setImmediate as nextTick } from "node:timers/promises";
+import { waitForTick } from "../../async/slices.ts";
 import { estimateChars, type TableRows } from "../input/table-rows.ts";
 import { InputError, type JobRecord, type NewItem, otherStop } from "../job.ts";
 import type { AnswerSource, JobLedger, ReusedAnswer } from "../ledger/job-ledger.ts";
@@ -62,7 +62,7 @@ export class TableIngestion implements BackgroundTask {
       reused += answers.length;
       chunk = [];
       chars = 0;
-      await nextTick();
+      await waitForTick();
     };
     for await (const item of rows.remainingRows(total)) {
       if (signal.aborted) return;

@@ -5,9 +5,12 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } 
 import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { promisify } from "node:util";
+import { hasErrorCode } from "../../base/error-code.ts";
 import { errorMessage } from "../../base/error-message.ts";
+import { asObject, asString } from "../../base/json-fields.ts";
 import { isSourceCheckout, NATIVE_FILES, packageRoot } from "../../native/native-files.ts";
 import { VERSION } from "../../version.ts";
+import { parseNpmErrorCode } from "./npm-compat.ts";
 
 const OLDEST_NODE = 24;
 
@@ -189,9 +192,8 @@ function newestSource(native: string): number {
 }
 
 function whyNpmFailed(error: unknown): string {
-  const { code, stderr } = error as { code?: unknown; stderr?: string };
-  if (code === "ENOENT") return "npm is not installed";
-  const npmCode = /^npm (?:error|ERR!) code (\S+)/m.exec(stderr ?? "")?.[1];
+  if (hasErrorCode(error, "ENOENT")) return "npm is not installed";
+  const npmCode = parseNpmErrorCode(asString(asObject(error).stderr));
   if (npmCode === "E404" || npmCode === "ETARGET") return "npm has no such package";
   return `npm failed (${npmCode ?? errorMessage(error)})`;
 }

@@ -10,6 +10,7 @@ import {
 } from "node:crypto";
 import { isIP } from "node:net";
 import { createSecureContext, type SecureContext } from "node:tls";
+import { expandIpv6 } from "../../base/ip-address.ts";
 import {
   derBits,
   derBoolean,
@@ -203,16 +204,6 @@ function alternativeName(host: string): Buffer {
     case 4:
       return derValue(0x87, Buffer.from(host.split(".").map(Number)));
     default:
-      return derValue(0x87, ipv6Bytes(host));
+      return derValue(0x87, Buffer.from(expandIpv6(host).flatMap((group) => [group >> 8, group & 255])));
   }
-}
-
-/** Expands the short form: `URL` gives hexadecimal groups with at most one `::`. */
-function ipv6Bytes(address: string): Buffer {
-  const short = new URL(`http://[${address}]`).hostname.slice(1, -1);
-  const [head = "", tail] = short.split("::");
-  const groups = (text = "") => (text === "" ? [] : text.split(":"));
-  const zeros = tail === undefined ? 0 : 8 - groups(head).length - groups(tail).length;
-  const all = [...groups(head), ...Array<string>(zeros).fill("0"), ...groups(tail)];
-  return Buffer.from(all.map((group) => group.padStart(4, "0")).join(""), "hex");
 }

@@ -1,4 +1,5 @@
 import { errorMessage } from "../../base/error-message.ts";
+import { bracketHost } from "../../base/ip-address.ts";
 import { isObject } from "../../base/type-guards.ts";
 import { parseDomainPattern } from "./domain-pattern.ts";
 
@@ -75,8 +76,7 @@ export function formatSource(source: CredentialSource): string {
 
 /** Formats a definition so that `parseCredential` returns it again. */
 export function formatCredential({ name, domain, allowsPlainHttp, header, source }: CredentialDefinition): string {
-  const host = domain.includes(":") ? `[${domain}]` : domain;
-  return `${name}=${allowsPlainHttp ? "http://" : ""}${host}:${header}:${formatSource(source)}`;
+  return `${name}=${allowsPlainHttp ? "http://" : ""}${bracketHost(domain)}:${header}:${formatSource(source)}`;
 }
 
 type CredentialTexts = Record<"name" | "domain" | "header" | "source", string>;

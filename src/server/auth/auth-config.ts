@@ -305,7 +305,7 @@ function parseTokenFile(
   if (typeof token !== "string" || !/^[!-~]+$/.test(token))
     throw fail("needs `token`, a string of printable ASCII characters without spaces");
   const expiresAtMs = expiresAt === undefined ? undefined : parseTime(expiresAt);
-  if (Number.isNaN(expiresAtMs))
+  if (expiresAtMs === null)
     throw fail(
       `has an invalid \`expiresAt\` ${JSON.stringify(expiresAt)}; expected a time such as 2027-01-31T12:00:00Z`,
     );
@@ -314,10 +314,11 @@ function parseTokenFile(
   return { token: Buffer.from(token), scope, expiresAtMs };
 }
 
-/** Returns NaN if the value is not a time with a time zone. */
-function parseTime(value: unknown): number {
-  const isTime = typeof value === "string" && /^\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)$/.test(value);
-  return isTime ? Date.parse(value) : Number.NaN;
+/** Returns null if the value is not a time with a time zone. */
+function parseTime(value: unknown): number | null {
+  if (typeof value !== "string" || !/^\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)$/.test(value)) return null;
+  const epochMs = Date.parse(value);
+  return Number.isNaN(epochMs) ? null : epochMs;
 }
 
 function readOperatorToken(path: string, read: ReadSecret): Buffer | null {

@@ -27,12 +27,15 @@ export interface JwtOptions {
 const INVALID = "invalid websocket jwt";
 
 export interface VerifiedJwt {
+  type: "verified";
   principal: Principal;
   tokenId: string | undefined;
   /** End of validity by the wall clock, including the tolerated clock skew. */
   expiresAtMs: number;
   scope: TokenScope | undefined;
 }
+
+const refused = (reason: string) => ({ type: "refused", reason }) as const;
 
 /** Algorithms of tokens that a key set verifies. None is symmetric, so a public key never serves as a secret. */
 const KEY_SET_ALGORITHMS = [
@@ -49,7 +52,7 @@ export async function verifyJwt(
   token: string,
   nowMs: number,
   remote?: RemoteKeySet,
-): Promise<VerifiedJwt | string> {
+): Promise<VerifiedJwt | ReturnType<typeof refused>> {
   let claims: JWTPayload | null;
   try {
     // Issuer and audience are checked below: if a token has several faults, the protocol reports the time first.
@@ -58,29 +61,32 @@ export async function verifyJwt(
       clockTolerance: rules.maxClockSkewSeconds,
       currentDate: new Date(nowMs),
     });
-    if (claims === null) return remote ? "websocket jwt cannot be verified: the key set is not available" : INVALID;
+    if (claims === null)
+      return refused(remote ? "websocket jwt cannot be verified: the key set is not available" : INVALID);
   } catch (error) {
-    if (error instanceof errors.JWKSNoMatchingKey) return `${INVALID}: no key of the key set matches its header`;
+    if (error instanceof errors.JWKSNoMatchingKey)
+      return refused(`${INVALID}: no key of the key set matches its header`);
     if (error instanceof errors.JWKSMultipleMatchingKeys)
-      return `${INVALID}: several keys match; its header requires \`kid\``;
-    if (error instanceof errors.JWTExpired) return "expired websocket jwt";
+      return refused(`${INVALID}: several keys match; its header requires \`kid\``);
+    if (error instanceof errors.JWTExpired) return refused("expired websocket jwt");
     const isEarly =
       error instanceof errors.JWTClaimValidationFailed && error.claim === "nbf" && error.reason === "check_failed";
-    return isEarly ? "websocket jwt is not valid yet" : INVALID;
+    return refused(isEarly ? "websocket jwt is not valid yet" : INVALID);
   }
   const { iss, aud, sub, jti, exp } = claims;
-  if (rules.issuer !== undefined && iss !== rules.issuer) return "websocket jwt issuer mismatch";
-  if (rules.audience !== undefined && !asList(aud).includes(rules.audience)) return "websocket jwt audience mismatch";
-  if (sub !== undefined && typeof sub !== "string") return INVALID;
+  if (rules.issuer !== undefined && iss !== rules.issuer) return refused("websocket jwt issuer mismatch");
+  if (rules.audience !== undefined && !asList(aud).includes(rules.audience))
+    return refused("websocket jwt audience mismatch");
+  if (sub !== undefined && typeof sub !== "string") return refused(INVALID);
   // The type of jose excludes other values; the token may contain such values.
-  if (typeof exp !== "number" || (jti !== undefined && typeof jti !== "string")) return INVALID;
+  if (typeof exp !== "number" || (jti !== undefined && typeof jti !== "string")) return refused(INVALID);
   const claim = claims[SCOPE_CLAIM];
   const scope = claim === undefined ? undefined : parseScope(claim);
-  if (typeof scope === "string") return `${INVALID}: claim \`${SCOPE_CLAIM}\` ${scope}`;
+  if (typeof scope === "string") return refused(`${INVALID}: claim \`${SCOPE_CLAIM}\` ${scope}`);
   // An operator sees the processes of all principals, which no scope confines.
   const isOperator = !scope && rules.operatorClaim && hasClaim(claims, rules.operatorClaim);
   const principal: Principal = { id: sub === undefined ? "jwt" : `jwt:${sub}`, role: isOperator ? "operator" : "user" };
-  return { principal, tokenId: jti, scope, expiresAtMs: (exp + rules.maxClockSkewSeconds) * 1000 };
+  return { type: "verified", principal, tokenId: jti, scope, expiresAtMs: (exp + rules.maxClockSkewSeconds) * 1000 };
 }
 
 /** Returns the claims of a token whose signature and times are valid, or null without a secret or keys. */

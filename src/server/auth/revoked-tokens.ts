@@ -34,8 +34,8 @@ export class RevokedTokens {
   /** Why the file cannot be written, or null. Its ids count also then. */
   readonly unwritableReason: string | null;
   readonly #clock: Pick<Clock, "now">;
-  /** End of validity of each token, including the tolerated clock skew. */
-  readonly #expiries = new Map<string, number>();
+  /** End of validity of each token, including the tolerated clock skew. Null: unknown, so that the id stays forever. */
+  readonly #expiries = new Map<string, number | null>();
 
   /** Creates the file if it is missing, so that a sandbox can mask it. Throws if it cannot be read. */
   constructor(path: string, clock: Pick<Clock, "now"> = systemClock) {
@@ -58,7 +58,7 @@ export class RevokedTokens {
   /** Adds an id, first in the file. Throws if the file cannot be written. */
   add(tokenId: string, by: string, expiresAtMs: number | undefined): void {
     appendRevokedToken(this.path, { tokenId, by, nowMs: this.#clock.now(), expiresAtMs });
-    this.#set(tokenId, expiresAtMs ?? NEVER);
+    this.#set(tokenId, expiresAtMs ?? null);
     this.#prune();
   }
 
@@ -67,7 +67,7 @@ export class RevokedTokens {
     const nowMs = this.#clock.now();
     let hasNew = false;
     for (const { tokenId, expiresAtMs } of readRevocations(this.path)) {
-      if (expiresAtMs <= nowMs) continue;
+      if (isExpired(expiresAtMs, nowMs)) continue;
       hasNew ||= !this.#expiries.has(tokenId);
       this.#set(tokenId, expiresAtMs);
     }
@@ -76,17 +76,20 @@ export class RevokedTokens {
   }
 
   /** The latest expiry counts: issuers may use an id twice. */
-  #set(tokenId: string, expiresAtMs: number): void {
-    this.#expiries.set(tokenId, Math.max(expiresAtMs, this.#expiries.get(tokenId) ?? expiresAtMs));
+  #set(tokenId: string, expiresAtMs: number | null): void {
+    const known = this.#expiries.get(tokenId);
+    if (known === null) return;
+    this.#expiries.set(tokenId, expiresAtMs === null ? null : Math.max(expiresAtMs, known ?? expiresAtMs));
   }
 
   #prune(): void {
     const nowMs = this.#clock.now();
-    for (const [tokenId, expiresAtMs] of this.#expiries) if (expiresAtMs <= nowMs) this.#expiries.delete(tokenId);
+    for (const [tokenId, expiresAtMs] of this.#expiries)
+      if (isExpired(expiresAtMs, nowMs)) this.#expiries.delete(tokenId);
   }
 }
 
-const NEVER = Number.POSITIVE_INFINITY;
+const isExpired = (expiresAtMs: number | null, nowMs: number) => expiresAtMs !== null && expiresAtMs <= nowMs;
 
 function tryCreate(path: string): string | null {
   try {
@@ -127,8 +130,8 @@ export function appendRevokedToken(path: string, { tokenId, by, nowMs, expiresAt
 
 interface RevokedLine {
   tokenId: string;
-  /** Infinite if the line has no expiry. */
-  expiresAtMs: number;
+  /** End of validity, or null if the line has no expiry. */
+  expiresAtMs: number | null;
   line: string;
 }
 
@@ -150,7 +153,7 @@ function parseLines(path: string, text: string): RevokedLine[] {
     const { tokenId, expiresAt } = parseObject(line) ?? {};
     if (typeof tokenId !== "string") return [];
     const parsedMs = typeof expiresAt === "string" ? Date.parse(expiresAt) : Number.NaN;
-    return [{ tokenId, expiresAtMs: Number.isNaN(parsedMs) ? NEVER : parsedMs, line }];
+    return [{ tokenId, expiresAtMs: Number.isNaN(parsedMs) ? null : parsedMs, line }];
   });
 }
 
@@ -163,13 +166,13 @@ function removeExpiredLines(path: string, nowMs: number): void {
   const newPath = `${path}.new`;
   try {
     const lines = readRevocations(path);
-    const valid = lines.filter(({ expiresAtMs }) => expiresAtMs > nowMs);
+    const valid = lines.filter(({ expiresAtMs }) => !isExpired(expiresAtMs, nowMs));
     if (valid.length === lines.length || valid.length > lines.length / 2) return;
     closeSync(openSync(lockPath, "wx", 0o600));
     const former = openSync(path, "r");
     try {
       const first = readFileSync(former, "utf8");
-      const kept = parseLines(path, first).filter(({ expiresAtMs }) => expiresAtMs > nowMs);
+      const kept = parseLines(path, first).filter(({ expiresAtMs }) => !isExpired(expiresAtMs, nowMs));
       writeFileSync(newPath, kept.map(({ line }) => `${line}\n`).join(""), { mode: 0o600, flush: true });
       renameSync(newPath, path);
       // Commands that opened the former file before it was replaced may have appended to it.

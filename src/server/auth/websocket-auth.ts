@@ -81,7 +81,7 @@ export async function authorize(
   }
   const { verifyJwt } = await import("./jwt.ts");
   const verified = await verifyJwt(auth, token, nowMs, keySet);
-  return typeof verified === "string" ? refusal(verified, true) : { type: "admitted", ...verified };
+  return verified.type === "refused" ? refusal(verified.reason, true) : { ...verified, type: "admitted" };
 }
 
 function refusal(reason: string, isGuess: boolean): AuthResult & { type: "refused" } {

@@ -1,4 +1,5 @@
 import { networkInterfaces } from "node:os";
+import { bracketHost } from "../../base/ip-address.ts";
 import type { ExecServerTransport } from "./listen-url.ts";
 
 /** Loopback addresses for the addresses that mean all network interfaces. Browsers cannot open the latter. */
@@ -42,5 +43,5 @@ export function hostForOthers(
   // A server on `::` accepts IPv4 too.
   const found = addresses.find((one) => one.family === family) ?? (family === "IPv6" ? addresses[0] : undefined);
   if (found === undefined) return null;
-  return found.family === "IPv6" ? `[${found.address}]` : found.address;
+  return bracketHost(found.address);
 }

@@ -5,8 +5,8 @@ import { MAX_PENDING_SOCKETS } from "../server-config.ts";
 export interface FdQuota {
   /** Maximum number of accepted sockets before their upgrade. */
   pendingSockets: number;
-  /** Maximum number of open connections. */
-  connections: number;
+  /** Maximum number of open connections. Null: no maximum. */
+  connections: number | null;
 }
 
 const PENDING_SHARE = 1 / 8;
@@ -14,7 +14,7 @@ const CONNECTIONS_SHARE = 1 / 2;
 
 /** Returns the quota for a limit. Without a known limit, the number of connections is not limited. */
 export function fdQuotaFor(limit: number | null): FdQuota {
-  if (limit === null) return { pendingSockets: MAX_PENDING_SOCKETS, connections: Number.POSITIVE_INFINITY };
+  if (limit === null) return { pendingSockets: MAX_PENDING_SOCKETS, connections: null };
   return {
     pendingSockets: Math.max(1, Math.min(MAX_PENDING_SOCKETS, Math.floor(limit * PENDING_SHARE))),
     connections: Math.max(1, Math.floor(limit * CONNECTIONS_SHARE)),

@@ -14,7 +14,7 @@ export interface GatewayResponse {
 }
 
 /** Reason phrases by status. */
-export const REASONS: Record<number, string> = {
+const REASONS: Record<number, string> = {
   200: "OK",
   400: "Bad Request",
   401: "Unauthorized",
@@ -31,6 +31,18 @@ const TEXT = "text/plain; charset=utf-8";
 
 export function httpResponse(status: number, body = ""): GatewayResponse {
   return body === "" ? { status, body } : { status, body, type: TEXT };
+}
+
+/** Returns the bytes of a response after which the connection closes. */
+export function encodeResponse({ status, body, type, allow }: GatewayResponse, headOnly: boolean): Buffer {
+  const lines = [
+    `HTTP/1.1 ${status} ${REASONS[status] ?? ""}`,
+    ...(type ? [`content-type: ${type}`] : []),
+    ...(allow ? [`allow: ${allow}`] : []),
+    `content-length: ${Buffer.byteLength(body)}`,
+    "connection: close",
+  ];
+  return Buffer.from(`${lines.join("\r\n")}\r\n\r\n${headOnly ? "" : body}`);
 }
 
 /** Returns the error response to an invalid WebSocket upgrade, or null if the upgrade is valid. */

@@ -1,4 +1,4 @@
-import { ipVersion } from "../../base/ip-address.ts";
+import { bracketHost, ipVersion } from "../../base/ip-address.ts";
 import { checkArgument, text } from "../../exec/options/option-schema.ts";
 
 /** The address that a server listens on. */
@@ -56,7 +56,7 @@ export const ExecServerTransport = {
       case "unix":
         return `unix://${transport.path}`;
       case "websocket":
-        return `ws://${ipVersion(transport.host) === 6 ? `[${transport.host}]` : transport.host}:${transport.port}`;
+        return `ws://${bracketHost(transport.host)}:${transport.port}`;
     }
   },
 };

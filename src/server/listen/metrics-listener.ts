@@ -1,3 +1,4 @@
+import { bracketHost } from "../../base/ip-address.ts";
 import type { ExecServer } from "../exec-server.ts";
 
 /**
@@ -21,9 +22,8 @@ export async function listenForMetrics(
   });
   const address = http.address();
   const port = typeof address === "object" && address !== null ? address.port : at.port;
-  const host = at.host.includes(":") ? `[${at.host}]` : at.host;
   return {
-    url: `http://${host}:${port}/metrics`,
+    url: `http://${bracketHost(at.host)}:${port}/metrics`,
     close: () => {
       http.closeAllConnections();
       http.close();

@@ -21,11 +21,11 @@ import { MAX_QUEUED_BYTES } from "../server-config.ts";
 import { localBrowserUrl, withHost } from "./console-hosts.ts";
 import { type FdQuota, fdQuotaFor } from "./fd-quota.ts";
 import {
+  encodeResponse,
   type GatewayResponse,
   healthResponse,
   httpResponse,
   isSameOrigin,
-  REASONS,
   rejectForeignOrigin,
   routeHttp,
   validateUpgrade,
@@ -111,7 +111,7 @@ export class WebSocketGateway {
     this.#codec = codec;
     this.#clock = clock;
     this.#fdQuota = fdQuota;
-    server.quotas.lower("connections", fdQuota.connections);
+    if (fdQuota.connections !== null) server.quotas.lower("connections", fdQuota.connections);
     const { web, auth } = options;
     this.#web = web
       ? new ConsoleGateway(
@@ -290,7 +290,8 @@ export class WebSocketGateway {
       socket.destroy();
       return;
     }
-    const maxConnections = Math.min(this.#server.config.maxConnections, this.#fdQuota.connections);
+    const { maxConnections: configured } = this.#server.config;
+    const maxConnections = Math.min(configured, this.#fdQuota.connections ?? configured);
     if (this.#server.connectionCount >= maxConnections) {
       const reason = `too many connections: this server accepts at most ${maxConnections}`;
       this.#respond(socket, httpResponse(503, reason));
@@ -384,16 +385,8 @@ export class WebSocketGateway {
   }
 
   #respond(socket: AcceptedSocket, response: GatewayResponse, headOnly = false): void {
-    const { status, body, type, allow } = response;
-    if (status >= 400) this.#server.metrics?.connectionRejected(status);
-    const lines = [
-      `HTTP/1.1 ${status} ${REASONS[status] ?? ""}`,
-      ...(type ? [`content-type: ${type}`] : []),
-      ...(allow ? [`allow: ${allow}`] : []),
-      `content-length: ${Buffer.byteLength(body)}`,
-      "connection: close",
-    ];
-    socket.send(Buffer.from(`${lines.join("\r\n")}\r\n\r\n${headOnly ? "" : body}`));
+    if (response.status >= 400) this.#server.metrics?.connectionRejected(response.status);
+    socket.send(encodeResponse(response, headOnly));
     socket.end();
     this.#schedule(socket, CLOSE_TIMEOUT_MS, () => socket.destroy());
   }

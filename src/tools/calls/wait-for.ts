@@ -4,6 +4,7 @@ import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession } from "../sessions/exec-session.ts";
 import type { Tool, ToolCallContext } from "../tool.ts";
 import { toolDefinitions, type WaitForArguments } from "./tool-definitions.ts";
+import type { Parsed } from "./tool-schema.ts";
 import { sessionTool } from "./validated-tool.ts";
 import { buildAnswer, errorAnswer, waitForYield, withProgress } from "./yield-call.ts";
 
@@ -16,7 +17,7 @@ const LAST_OUTPUT_TIMEOUT_MS = 1000;
 export function waitForTool(context: ExecContext): Tool {
   return sessionTool(context, toolDefinitions.waitFor, async (session, args, call) => {
     const until = await parseCondition(args);
-    if (typeof until === "string") return errorAnswer(`wait_for: ${until}`);
+    if (until.type === "invalid") return errorAnswer(`wait_for: ${until.message}`);
     const sinceMs = context.clock.now();
     const maxOutputTokens = args.max_output_tokens;
     const { timeout_ms: requestedMs = DEFAULT_TIMEOUT_MS } = args;
@@ -32,35 +33,33 @@ export function waitForTool(context: ExecContext): Tool {
   });
 }
 
-async function parseCondition(args: WaitForArguments): Promise<WaitCondition | string> {
+type InvalidCondition = Extract<Parsed<never>, { type: "invalid" }>;
+
+async function parseCondition(args: WaitForArguments): Promise<WaitCondition | InvalidCondition> {
   switch (args.until) {
     case "exit":
       return { type: "exit" };
     case "pattern":
-      if (args.pattern === undefined) return "missing argument `pattern`";
-      return (
-        (await patternError(args.pattern)) ?? {
-          // Multi-line mode, because models write patterns for single lines.
-          type: "output",
-          pattern: `(?m)${args.pattern}`,
-        }
-      );
+      if (args.pattern === undefined) return { type: "invalid", message: "missing argument `pattern`" };
+      // Multi-line mode, because models write patterns for single lines.
+      return (await checkPattern(args.pattern)) ?? { type: "output", pattern: `(?m)${args.pattern}` };
     case "port":
-      return args.port === undefined ? "missing argument `port`" : { type: "port", port: args.port };
+      if (args.port === undefined) return { type: "invalid", message: "missing argument `port`" };
+      return { type: "port", port: args.port };
     case "idle":
       return { type: "idle", quietMs: args.idle_ms ?? DEFAULT_IDLE_MS };
   }
 }
 
-/** Returns an error message for an invalid pattern, or null. Checked before the wait, so that it quotes the original. */
-async function patternError(pattern: string): Promise<string | null> {
+/** Returns the error of an invalid pattern, or null. Checked before the wait, so that it quotes the original. */
+async function checkPattern(pattern: string): Promise<InvalidCondition | null> {
   // Loads the regular expression engine only if needed.
   const { OutputMatcher } = await import("../../exec/wait/output-matcher.ts");
   try {
     new OutputMatcher(pattern);
     return null;
   } catch (error) {
-    return `invalid pattern \`${pattern}\`: ${errorMessage(error)}`;
+    return { type: "invalid", message: `invalid pattern \`${pattern}\`: ${errorMessage(error)}` };
   }
 }
 

@@ -1,3 +1,5 @@
+import { clamp } from "../../base/clamp.ts";
+
 /** Limits of yield windows: how long a call waits before it returns partial output. In milliseconds. */
 export interface YieldLimits {
   execDefaultMs: number;
@@ -34,8 +36,4 @@ export function writeWindowMs(requested: number | undefined, limits: YieldLimits
 /** Returns the yield window of a `write_stdin` without text, which only polls. */
 export function pollWindowMs(requested: number | undefined, limits: YieldLimits): number {
   return clamp(requested ?? limits.pollMinMs, limits.pollMinMs, limits.pollMaxMs);
-}
-
-function clamp(value: number, min: number, max: number): number {
-  return Math.max(min, Math.min(max, value));
 }

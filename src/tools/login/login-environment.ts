@@ -77,7 +77,7 @@ async function capture(probe: LoginProbe, signal: AbortSignal): Promise<LoginEnv
   }
   try {
     const printed = await readDelimited(process, delimiter, signal);
-    return typeof printed === "string" ? { type: "failed", reason: printed } : compare(printed, probe);
+    return printed.type === "failed" ? printed : compare(printed, probe);
   } catch (error) {
     return { type: "unreachable", reason: errorMessage(error) };
   } finally {
@@ -100,29 +100,31 @@ async function endProbe(process: ExecProcess): Promise<void> {
   await process[Symbol.asyncDispose]();
 }
 
-/** Returns the environments before and after the profile, or an error message. */
+/** Returns the environments before and after the profile. */
 async function readDelimited(
   process: ExecProcess,
   delimiter: string,
   signal: AbortSignal,
-): Promise<{ before: string; after: string } | string> {
+): Promise<{ type: "printed"; before: string; after: string } | { type: "failed"; reason: string }> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
   for await (const event of process.events({ lossless: true, signal })) {
     if (event.type === "failed") throw new Error(event.message);
     if (event.type === "exited" && event.exitCode !== 0)
-      return `the login shell exited with code ${event.exitCode} before it ran the command`;
+      return failed(`the login shell exited with code ${event.exitCode} before it ran the command`);
     if (event.type !== "output" || event.stream === "stderr") continue;
     chunks.push(event.chunk);
     bytes += event.chunk.length;
-    if (bytes > MAX_PROBE_BYTES) return `the profile printed more than ${MAX_PROBE_BYTES} bytes`;
+    if (bytes > MAX_PROBE_BYTES) return failed(`the profile printed more than ${MAX_PROBE_BYTES} bytes`);
     const parts = Buffer.concat(chunks).toString("utf8").split(`${delimiter}\0`);
     const [, before, after] = parts;
     // Output of the profile is between the first environment and the second delimiter.
-    if (parts.length > 3 && before !== undefined && after !== undefined) return { before, after };
+    if (parts.length > 3 && before !== undefined && after !== undefined) return { type: "printed", before, after };
   }
-  return "the login shell ended without printing its environment";
+  return failed("the login shell ended without printing its environment");
 }
+
+const failed = (reason: string) => ({ type: "failed", reason }) as const;
 
 /** Variables that the shell itself sets, not its profile. */
 const SHELL_VARIABLES: ReadonlySet<string> = new Set(["PWD", "OLDPWD", "SHLVL", "_"]);

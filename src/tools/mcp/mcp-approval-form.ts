@@ -1,5 +1,5 @@
 import { isObject } from "../../base/type-guards.ts";
-import { REJECTED_BY_USER } from "../network/network-texts.ts";
+import { REJECTED_BY_USER } from "../network/network-denial-compat.ts";
 import type { ApprovalAnswer, ApprovalRequest } from "../policy/approval.ts";
 import { approvalPrompt, formatPrefix } from "../policy/approval-prompt.ts";
 

@@ -2,6 +2,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { toError } from "../../base/error-message.ts";
+import { bracketHost } from "../../base/ip-address.ts";
 import type { Tool } from "../tool.ts";
 import { McpCalls } from "./mcp-calls.ts";
 import { McpHttpClients, type McpServers } from "./mcp-http-clients.ts";
@@ -84,9 +85,8 @@ export async function listenHttp(
   http.on("error", onError);
   const address = http.address();
   const port = typeof address === "object" && address ? address.port : options.port;
-  const host = options.host.includes(":") ? `[${options.host}]` : options.host;
   return {
-    url: `http://${host}:${port}${PATH}`,
+    url: `http://${bracketHost(options.host)}:${port}${PATH}`,
     async close() {
       const closed = new Promise<void>((resolve) => http.close(() => resolve()));
       await Promise.all([...clients.values()].map((client) => client.close()));

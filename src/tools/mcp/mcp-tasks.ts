@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Server, Task } from "@modelcontextprotocol/server";
 import { type Clock, systemClock, type Timer } from "../../async/clock.ts";
+import { clamp } from "../../base/clamp.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import type { ApprovalAnswer, ApprovalRequest } from "../policy/approval.ts";
 import type { ToolCallContext, ToolOutput } from "../tool.ts";
@@ -60,7 +61,7 @@ export class McpTasks {
 
   start(options: TaskOptions): Task {
     const taskId = randomUUID();
-    const ttl = Math.min(Math.max(0, options.ttlMs ?? DEFAULT_TTL_MS), MAX_TTL_MS);
+    const ttl = clamp(options.ttlMs ?? DEFAULT_TTL_MS, 0, MAX_TTL_MS);
     const createdAt = this.#timestamp();
     const task: Task = {
       taskId,

@@ -1,7 +1,7 @@
 import { abortable } from "../../async/abort.ts";
 import type { UserAnswer } from "../../protocol/network/network-schemas.ts";
 import type { ApprovalAnswer, ApprovalRequest, PromptCaller } from "../policy/approval.ts";
-import { REJECTED_BY_USER } from "./network-texts.ts";
+import { REJECTED_BY_USER } from "./network-denial-compat.ts";
 
 /**
  * Asks the user here and the users of a web console at once. The first answer wins and withdraws the other question. Without

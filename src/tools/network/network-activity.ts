@@ -1,5 +1,6 @@
 import type { NetworkDecision } from "../../protocol/network/network-schemas.ts";
-import { explainDenial, formatTarget, type NetworkTarget, reasonWords } from "./network-texts.ts";
+import { explainDenial, reasonWords } from "./network-denial-compat.ts";
+import { formatTarget, type NetworkTarget } from "./network-target.ts";
 
 /** A target that the network policy blocked since the last result. */
 export interface BlockedTarget extends NetworkTarget {

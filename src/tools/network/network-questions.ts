@@ -11,7 +11,7 @@ import {
 import type { ApprovalAnswer, ApprovalGate, ApprovalRequest, PromptCaller } from "../policy/approval.ts";
 import { askBoth } from "./console-answers.ts";
 import { decideHost, type ManagedNetwork } from "./network-rules.ts";
-import { formatTarget } from "./network-texts.ts";
+import { formatTarget } from "./network-target.ts";
 
 /** Maximum targets of a process whose answers are remembered, because a process may request any number of hosts. */
 const MAX_SETTLED_TARGETS = 1000;

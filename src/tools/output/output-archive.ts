@@ -1,4 +1,5 @@
 import { type FileHandle, open, rm } from "node:fs/promises";
+import { clamp } from "../../base/clamp.ts";
 import { HeadTailBuffer } from "../../exec/log/head-tail-buffer.ts";
 
 export interface ArchiveLimits {
@@ -65,7 +66,7 @@ export class OutputArchive {
 
   /** Reads up to `length` bytes from `offset`. */
   async read(offset: number, length: number): Promise<ArchivedRange> {
-    const start = Math.max(0, Math.min(offset, this.totalBytes));
+    const start = clamp(offset, 0, this.totalBytes);
     if (start < this.#frontBytes) return this.#readFront(start, Math.min(length, this.#frontBytes - start));
     const tail = this.#memory.tail();
     const from = Math.max(start, this.totalBytes - tail.length);

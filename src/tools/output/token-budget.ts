@@ -1,5 +1,5 @@
 import { concatBytes } from "../../base/bytes.ts";
-import { incompleteHeadBytes, incompleteTailBytes } from "../../base/text/utf8.ts";
+import { decodeUtf8, incompleteHeadBytes, incompleteTailBytes } from "../../base/text/utf8.ts";
 
 /** Estimated bytes per token, as in Codex. Accurate enough for a budget, and needs no tokenizer. */
 export const BYTES_PER_TOKEN = 4;
@@ -60,11 +60,11 @@ export function truncateToBudget(output: RetainedText, maxTokens: number): Shown
 }
 
 function cutMiddle(bytes: Uint8Array, budget: number): { text: string; retained: number } {
-  if (bytes.length <= budget) return { text: decode(bytes), retained: bytes.length };
+  if (bytes.length <= budget) return { text: decodeUtf8(bytes), retained: bytes.length };
   const head = firstBytes(bytes, Math.floor(budget / 2));
   const tail = lastBytes(bytes, budget - Math.floor(budget / 2));
   const marker = `…${tokensOf(bytes.length - budget)} tokens truncated…`;
-  return { text: `${decode(head)}${marker}${decode(tail)}`, retained: head.length + tail.length };
+  return { text: `${decodeUtf8(head)}${marker}${decodeUtf8(tail)}`, retained: head.length + tail.length };
 }
 
 const LINE_FEED = 0x0a;
@@ -84,8 +84,4 @@ function firstBytes(bytes: Uint8Array, count: number): Uint8Array {
 function lastBytes(bytes: Uint8Array, count: number): Uint8Array {
   const last = bytes.subarray(Math.max(0, bytes.length - count));
   return last.subarray(incompleteHeadBytes(last));
-}
-
-function decode(bytes: Uint8Array): string {
-  return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
 }

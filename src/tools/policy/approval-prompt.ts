@@ -1,5 +1,5 @@
 import { printableLine, shellQuote } from "../../base/text/printable-text.ts";
-import { formatTarget } from "../network/network-texts.ts";
+import { formatTarget } from "../network/network-target.ts";
 import type { ApprovalRequest, NetworkApproval } from "./approval.ts";
 
 /**

@@ -1,7 +1,7 @@
 import { KeyedQueue } from "../../async/keyed-queue.ts";
 import type { CredentialDefinition } from "../../protocol/network/credential-definition.ts";
 import type { NetworkRules } from "../network/network-rules.ts";
-import type { NetworkTarget } from "../network/network-texts.ts";
+import type { NetworkTarget } from "../network/network-target.ts";
 import { isOpenEndedRunner } from "./command-analysis.ts";
 import { flagWithoutStartUpFiles, isParsableShell, type ShellChoice } from "./shell-choice.ts";
 import { hasPrefix, parsePlainCommands } from "./shell-parser.ts";

@@ -1,7 +1,8 @@
 import { KeyedQueue } from "../../async/keyed-queue.ts";
+import { waitForTick } from "../../async/slices.ts";
 import { checkOptions, oneOf, optionsOf, text } from "../../exec/options/option-schema.ts";
 import { readableKind, writableKind } from "../../exec/options/process-options.ts";
-import { REJECTED_BY_USER } from "../network/network-texts.ts";
+import { REJECTED_BY_USER } from "../network/network-denial-compat.ts";
 import type { ApprovalAnswer, ApprovalPolicy, ApprovalRequest, NetworkApproval } from "./approval.ts";
 import { approvalPrompt, formatPrefix } from "./approval-prompt.ts";
 import { discardPendingInput, LineReader, type TerminalInput } from "./line-reader.ts";
@@ -19,12 +20,12 @@ export interface AskOnTerminalOptions {
   askAbout?: "everything" | "unsandboxed";
 }
 
-const askOptions = optionsOf<AskOnTerminalOptions>({
+const askOptions = optionsOf<AskOnTerminalOptions>(() => ({
   input: readableKind,
   output: writableKind,
   terminalPath: text,
   askAbout: oneOf("everything", "unsandboxed"),
-});
+}));
 
 /**
  * Approval policy that asks the user on a terminal. End of input rejects the command, and input typed ahead is ignored.
@@ -39,7 +40,7 @@ export function askOnTerminal(options: AskOnTerminalOptions = {}): ApprovalPolic
   const ask = async (request: ApprovalRequest, signal?: AbortSignal): Promise<ApprovalAnswer> => {
     if (signal?.aborted) return { type: "refuse", reason: "the call was cancelled" };
     // Lets pending output, for example the display of the command, reach the terminal first.
-    await new Promise((resolve) => setImmediate(resolve));
+    await waitForTick();
     lines ??= new LineReader(input);
     if (terminalPath !== undefined && isTerminal(input)) {
       discardPendingInput(input, terminalPath);

@@ -1,4 +1,4 @@
-import { blockedByPolicy } from "../network/network-texts.ts";
+import { blockedByPolicy } from "../network/network-denial-compat.ts";
 import type { ApprovalPolicy } from "./approval.ts";
 
 /**

@@ -1,6 +1,5 @@
 import { posix } from "node:path";
-import { uriFromPath } from "../../protocol/path-uri.ts";
-import type { Access } from "../../sandbox/bubblewrap.ts";
+import { pathEntry } from "../../sandbox/sandbox-request.ts";
 import { type ManagedNetwork, type NetworkChoice, type NetworkWords, narrowNetwork } from "../network/network-rules.ts";
 import type { ApprovalPolicy } from "./approval.ts";
 import { PROTECTED_NAMES } from "./protected-names.ts";
@@ -100,9 +99,9 @@ export function toSandboxRequest(choice: SandboxChoice, tmpName?: string): Recor
   const protectedPaths = writableRoots.flatMap((root) => protectedNames.map((name) => posix.join(root, name)));
   const entries = [
     { path: { type: "special", value: { kind: "root" } }, access: "read" },
-    ...writableRoots.map((path) => toEntry(path, "write")),
-    ...protectedPaths.map((path) => toEntry(path, "read")),
-    ...deniedRoots.map((path) => toEntry(path, "deny")),
+    ...writableRoots.map((path) => pathEntry(path, "write")),
+    ...protectedPaths.map((path) => pathEntry(path, "read")),
+    ...deniedRoots.map((path) => pathEntry(path, "deny")),
   ];
   return {
     permissions: {
@@ -119,8 +118,3 @@ export function toSandboxRequest(choice: SandboxChoice, tmpName?: string): Recor
     protectStartUpFiles: true,
   };
 }
-
-const toEntry = (path: string, access: Access) => ({
-  path: { type: "path", path: uriFromPath(path) },
-  access,
-});

@@ -5,7 +5,7 @@ import { Utf8Splitter } from "../../base/text/utf8.ts";
 import type { ExecEvent, ExecProcess, ExitStatus, OutputStream } from "../../exec/exec-process.ts";
 import { HeadTailBuffer } from "../../exec/log/head-tail-buffer.ts";
 import type { NetworkDecision } from "../../protocol/network/network-schemas.ts";
-import { isSandboxDenial } from "../../sandbox/sandbox-denial.ts";
+import { isSandboxDenial } from "../../sandbox/denial-compat.ts";
 import type { CommandNetwork } from "../network/command-network.ts";
 import type { OutputArchive } from "../output/output-archive.ts";
 import type { RetainedText } from "../output/token-budget.ts";
@@ -88,8 +88,8 @@ export class ExecSession {
   readonly #driverListeners = new Set<(driver: TerminalDriver["driver"]) => void>();
   /** Whether a user drove the terminal since the last reported result. */
   #hasUnreportedUser = false;
-  /** Sequence number at the last TerminalWaiting event, so that each prompt is reported once. */
-  #waitReportedAtSeq = -1;
+  /** Sequence number at the last TerminalWaiting event, so that each prompt is reported once. Null before the first. */
+  #waitReportedAtSeq: number | null = null;
 
   constructor(sessionId: number, process: ExecProcess, command: ExecSessionCommand, deps: ExecSessionDeps) {
     this.network = command.network ?? null;

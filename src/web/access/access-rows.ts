@@ -1,5 +1,6 @@
 import type { ExecServerClient } from "../../client/browser.ts";
 import type { SignedInDevice } from "../../protocol/console/console-device-schemas.ts";
+import { formatQuantity } from "../app/format.ts";
 import { deviceName } from "../devices/device-name.ts";
 
 /** A connection, console session or share link. */
@@ -50,11 +51,10 @@ export async function listAccess(
     };
   });
   const links = shares.map(({ shareId, handle = "", role, createdAtMs, expiresAtMs, principal, connections }) => {
-    const guests = connections === 1 ? "1 guest" : `${connections} guests`;
     return {
       ...{ id: shareId, principal, sinceMs: createdAtMs, expiresAtMs, handle, mark: null },
       kind: "Share link" as const,
-      from: `${role === "driver" ? "watch and type" : "watch"}, ${guests}`,
+      from: `${role === "driver" ? "watch and type" : "watch"}, ${formatQuantity(connections, "guest")}`,
       consequence: "The link stops working, and the server disconnects its guests.",
       revoke: () => client.revokeShare(handle, shareId),
     };

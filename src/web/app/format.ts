@@ -31,6 +31,11 @@ export function formatCount(number: number): string {
   return number.toLocaleString("en");
 }
 
+/** Formats a count with its noun, such as `1 row` or `2,000 rows`. */
+export function formatQuantity(number: number, noun: string, plural = `${noun}s`): string {
+  return `${formatCount(number)} ${number === 1 ? noun : plural}`;
+}
+
 const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 
 /** Formats a large count in few characters, such as `349K`. */

@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import { userMessage } from "../../base/error-message.ts";
 import type { ExecServerClient } from "../../client/browser.ts";
 import type { JobListing } from "../../protocol/console/console-job-schemas.ts";
-import { formatCount, formatUsd } from "../app/format.ts";
+import { formatCount, formatQuantity, formatUsd } from "../app/format.ts";
 import { toHref } from "../app/route.ts";
 import { ConfirmDialog } from "../components/confirm-dialog.tsx";
 import { retryRows } from "./jobs-api.ts";
@@ -62,7 +62,7 @@ export function RetryButton({
       </button>
       {isAsking && (
         <ConfirmDialog
-          title={`Retry ${countRows(rows)}?`}
+          title={`Retry ${formatQuantity(rows, "row")}?`}
           actions={[{ label: "Retry", tone: "primary", onSelect: () => void retry() }]}
           onClose={() => setAsking(false)}
         >
@@ -83,7 +83,7 @@ export function RetryNote({ outcome }: { outcome: RetryOutcome }) {
   const { rows, handle, command } = outcome;
   return (
     <>
-      {countRows(rows)} pending again
+      {formatQuantity(rows, "row")} pending again
       {handle !== null ? (
         <>
           ; they run in process <a href={toHref({ page: "process", handle })}>{handle}</a>
@@ -108,8 +108,4 @@ export function estimateCost({ usage, completed, failed, model }: JobListing, ro
   if (usage.costUsd === null) return `Expected usage: ${text}. The price of ${model} is unknown.`;
   const perRow = usage.costUsd / finished;
   return `Expected cost: about ${formatUsd(perRow * rows)} (${text}), at the average of ${formatUsd(perRow)} per row.`;
-}
-
-function countRows(rows: number): string {
-  return rows === 1 ? "1 row" : `${formatCount(rows)} rows`;
 }

@@ -1,7 +1,7 @@
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { userMessage } from "../../base/error-message.ts";
 import type { RowListing } from "../../protocol/console/console-job-schemas.ts";
-import { formatCount } from "../app/format.ts";
+import { formatQuantity } from "../app/format.ts";
 import { useMedia } from "../app/use-media.ts";
 import { usePolling } from "../app/use-polling.ts";
 import { Alert } from "../components/alert.tsx";
@@ -127,7 +127,7 @@ function Rows({
     <>
       <Alert message={problem} />
       <output aria-live="polite" class="row-count muted">
-        {total === null ? "" : total === 1 ? "1 row" : `${formatCount(total)} rows`}
+        {total === null ? "" : formatQuantity(total, "row")}
       </output>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable element must be reachable by keyboard */}
       <section class="rows" ref={list} tabIndex={0} aria-label="Rows of the job" onScroll={renderVisible}>

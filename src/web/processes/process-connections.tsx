@@ -1,3 +1,4 @@
+import { bracketHost } from "../../base/ip-address.ts";
 import type { ExecServerClient } from "../../client/browser.ts";
 import { usePolled } from "../app/use-polling.ts";
 import { Badge } from "../components/badge.tsx";
@@ -21,7 +22,7 @@ export function ProcessConnections({ client, handle }: { client: ExecServerClien
         <tbody>
           {value.connections.map(({ host, port, protocol, decision, reason, count }) => (
             <tr key={`${decision} ${reason} ${protocol} ${host} ${port}`}>
-              <td class="command">{host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`}</td>
+              <td class="command">{`${bracketHost(host)}:${port}`}</td>
               <td>{protocol}</td>
               <td>
                 <Badge

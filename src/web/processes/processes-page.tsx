@@ -1,7 +1,7 @@
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { userMessage } from "../../base/error-message.ts";
 import type { ExecServerClient } from "../../client/browser.ts";
-import { formatCount } from "../app/format.ts";
+import { formatCount, formatQuantity } from "../app/format.ts";
 import type { Identity } from "../app/sign-in.ts";
 import { usePageTitle } from "../app/use-page-title.ts";
 import { usePolled } from "../app/use-polling.ts";
@@ -129,7 +129,7 @@ function BulkTerminate({
   const [asked, setAsked] = useState<readonly ProcessRow[] | null>(null);
   const [note, setNote] = useState("");
   const terminate = async (rows: readonly ProcessRow[]) => {
-    setNote(`Terminating ${count(rows.length)}…`);
+    setNote(`Terminating ${countProcesses(rows.length)}…`);
     onDone();
     const results = await Promise.allSettled(
       rows.map(({ handle }) => client.kill(handle ?? "", { mode: { type: "graceful", timeoutMs: GRACE_MS } })),
@@ -137,7 +137,7 @@ function BulkTerminate({
     const failures = results.flatMap((result, index) =>
       result.status === "rejected" ? `${rows[index]?.title}: ${userMessage(result.reason)}` : [],
     );
-    setNote(failures.length === 0 ? `Terminated ${count(rows.length)}.` : failures.join("; "));
+    setNote(failures.length === 0 ? `Terminated ${countProcesses(rows.length)}.` : failures.join("; "));
   };
   const names = asked?.slice(0, MAX_NAMES).map(({ title }) => title) ?? [];
   return (
@@ -147,12 +147,12 @@ function BulkTerminate({
       </output>
       {chosen.length > 0 && (
         <button type="button" class="danger" onClick={() => setAsked(chosen)}>
-          Terminate {count(chosen.length)}…
+          Terminate {countProcesses(chosen.length)}…
         </button>
       )}
       {asked !== null && (
         <ConfirmDialog
-          title={`Terminate ${count(asked.length)}?`}
+          title={`Terminate ${countProcesses(asked.length)}?`}
           actions={[{ label: "Terminate", tone: "danger", onSelect: () => void terminate(asked) }]}
           onClose={() => setAsked(null)}
         >
@@ -169,6 +169,6 @@ function BulkTerminate({
   );
 }
 
-function count(processes: number): string {
-  return processes === 1 ? "1 process" : `${formatCount(processes)} processes`;
+function countProcesses(processes: number): string {
+  return formatQuantity(processes, "process", "processes");
 }

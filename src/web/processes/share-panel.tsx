@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { userMessage } from "../../base/error-message.ts";
 import type { AttachRole, ExecServerClient, ShareEntry } from "../../client/browser.ts";
-import { formatAge } from "../app/format.ts";
+import { formatAge, formatQuantity } from "../app/format.ts";
 import { handleSubmit } from "../app/handle-submit.ts";
 import { usePolled } from "../app/use-polling.ts";
 import { Alert } from "../components/alert.tsx";
@@ -114,14 +114,14 @@ export function SharePanel({
 }
 
 function ShareItem({ share, onRevoke }: { share: ShareEntry; onRevoke: () => void }) {
-  const guests = share.connections === 1 ? "1 guest" : `${share.connections} guests`;
   return (
     <li>
       <span>
         {share.role === "driver" ? "watch and type" : "watch"}
         <span class="muted">
           {" "}
-          · expires in {formatAge(share.expiresAtMs - Date.now())} · {guests} · by {share.principal}
+          · expires in {formatAge(share.expiresAtMs - Date.now())} · {formatQuantity(share.connections, "guest")} · by{" "}
+          {share.principal}
         </span>
       </span>
       <button type="button" class="danger" aria-label={`Revoke link ${share.shareId}`} onClick={onRevoke}>

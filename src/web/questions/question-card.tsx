@@ -1,5 +1,6 @@
 import { useState } from "preact/hooks";
 import { userMessage } from "../../base/error-message.ts";
+import { bracketHost } from "../../base/ip-address.ts";
 import type { NetworkQuestion, UserAnswer } from "../../protocol/network/network-schemas.ts";
 import { formatCommand } from "../app/format.ts";
 import type { Questions } from "./use-questions.ts";
@@ -44,7 +45,7 @@ export function QuestionCard({ handle, questions }: { handle: string; questions:
         <section key={question.questionId} class="message question network-question" aria-label="Network question">
           <div role="status">
             <h2>
-              Allow network access to <span class="command">{formatHost(question)}</span>?
+              Allow network access to <span class="command">{`${bracketHost(question.host)}:${question.port}`}</span>?
             </h2>
             <dl>
               <dt>Protocol</dt>
@@ -76,8 +77,4 @@ export function QuestionCard({ handle, questions }: { handle: string; questions:
       )}
     </>
   );
-}
-
-function formatHost({ host, port }: NetworkQuestion): string {
-  return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
 }

@@ -48,9 +48,10 @@ export class MetricHistory {
     const last = this.#last;
     const points = { ...this.#points };
     for (const name of NAMES) {
-      const value = SOURCES[name].isCounter ? rate(last, name, values[name], atSeconds) : values[name];
-      // The rate of the first sample is unknown.
-      if (value === undefined) continue;
+      const { isCounter } = SOURCES[name];
+      // A rate requires an earlier sample.
+      if (isCounter && (last === null || atSeconds <= last.atSeconds)) continue;
+      const value = isCounter && last !== null ? rate(last, name, values[name], atSeconds) : values[name];
       const kept = points[name].filter(([at]) => at >= atSeconds - HISTORY_SECONDS);
       points[name] = [...kept, [atSeconds, value]];
     }
@@ -59,9 +60,8 @@ export class MetricHistory {
   }
 }
 
-/** Returns the increase per second; null after a restart of the server; undefined without an earlier sample. */
-function rate(last: Sample | null, name: ChartName, value: number, atSeconds: number): number | null | undefined {
-  if (!last || atSeconds <= last.atSeconds) return undefined;
+/** Returns the increase per second since an earlier sample; null after a restart of the server. */
+function rate(last: Sample, name: ChartName, value: number, atSeconds: number): number | null {
   const before = last.values[name];
   return value < before ? null : (value - before) / (atSeconds - last.atSeconds);
 }

@@ -64,6 +64,25 @@ describe("AttachedProcess", () => {
     await client.close();
   });
 
+  test("keeps output from before its result until the caller can subscribe, then evicts it", async () => {
+    const server = attachServer();
+    server.answers["process/attach"] = ({ role, processId }, peer) => {
+      for (let seq = 1; seq <= 3; seq++) {
+        const chunk = encodeBase64(new Uint8Array(10));
+        peer.notify("process/output", { processId, seq, stream: "pty", chunk });
+      }
+      return { ...ATTACHED, role, processId };
+    };
+    const { client, clock } = await connectScripted({ logLimits: { retainedBytes: 10 } }, server);
+    const { keepAliveTimers } = clock;
+    const process = await client.attach("h", { processId: "p" });
+    assert.equal(process.log.retainedBytes, 30);
+    assert.equal(clock.keepAliveTimers, keepAliveTimers);
+    await clock.advance(0);
+    assert.equal(process.log.retainedBytes, 10);
+    await client.close();
+  });
+
   test("is attached again on a replacement of the server", async () => {
     const { client, server } = await connectScripted({}, attachServer());
     const { "process/attach": attach } = server.answers;

@@ -181,6 +181,44 @@ describe("RemoteProcess", () => {
   });
 });
 
+describe("RemoteProcess.decideNetwork", () => {
+  const request = { protocol: "https_connect", host: "x.test", port: 443 } as const;
+  const question = { reason: "no rule allows this host", canRemember: false };
+  const { signal } = new AbortController();
+
+  test("lets the caller ask the console of an extended server, null without an answer", async () => {
+    const cases: [Answers, unknown][] = [
+      [{ "network/ask": () => ({ answer: "session" }) }, "session"],
+      [{ "network/ask": () => ({}) }, null],
+      [{ "network/ask": reject("no console") }, null],
+    ];
+    for (const [answers, expected] of cases) {
+      const asked: unknown[] = [];
+      const { client, server, process } = await startOne(answers, {
+        decideNetwork: async (_, signal, askConsole) => {
+          asked.push(await askConsole?.(question, signal));
+          return { type: "allow" };
+        },
+      });
+      assert.deepEqual(await process.decideNetwork(request, signal), { type: "allow" });
+      assert.deepEqual(asked, [expected]);
+      assert.deepEqual(server.calls("network/ask"), [{ processId: "p", ...request, ...question }]);
+      await client.close();
+    }
+  });
+
+  test("offers no console on a plain server, and denies without the option", async () => {
+    const plain = await startOne(PLAIN, {
+      decideNetwork: async (_, __, askConsole) => ({ type: "deny", reason: typeof askConsole }),
+    });
+    assert.deepEqual(await plain.process.decideNetwork(request, signal), { type: "deny", reason: "undefined" });
+    await plain.client.close();
+    const { client, process } = await startOne();
+    assert.deepEqual(await process.decideNetwork(request, signal), { type: "deny", reason: "not_allowed" });
+    await client.close();
+  });
+});
+
 describe("RemoteProcess.claimQueries", () => {
   const CLAIMING = {
     initialize: () => ({ sessionId: "S", extensions: ["queryClaims"] }),

@@ -193,6 +193,45 @@ describe("Sequencer", () => {
     }
   });
 
+  test("keeps the position of an exit that arrives before evicted output is read", async () => {
+    const server = new ServerSide({ retainedBytes: 10 });
+    server.output(10);
+    server.output(10);
+    server.exited();
+    server.output(10);
+    server.closed();
+    const log = new EventLog({ isReplica: true });
+    const sequencer = server.follow(log);
+    for (const event of server.notified) if (event.type === "exited") sequencer.onEvent(event);
+    await sequencer.catchUp();
+    assert.deepEqual(
+      (await all(log)).map((event) => (event.type === "gap" ? `gap ${event.fromSeq}-${event.toSeq}` : event.type)),
+      ["gap 1-2", "exited", "output", "closed"],
+    );
+  });
+
+  test("reads again if events may have been missed during a read", async () => {
+    const server = new ServerSide();
+    const log = new EventLog({ isReplica: true });
+    const reads: number[] = [];
+    const sequencer = new Sequencer(log, {
+      read: async ({ afterSeq }) => {
+        const page = server.log.read({ afterSeq });
+        reads.push(afterSeq);
+        await Promise.resolve();
+        if (reads.length > 1) return page;
+        // The connection breaks and resumes; the notification of this output is lost.
+        server.output(1);
+        void sequencer.catchUp();
+        return page;
+      },
+      exitStatus: async () => EXIT,
+      onAppended: () => undefined,
+    });
+    await sequencer.catchUp();
+    assert.deepEqual([reads, log.nextSeq, sequencer.isBehind], [[0, 0, 1], 2, false]);
+  });
+
   test("finds the exit among evicted output if the server reports no gaps", async () => {
     const server = new ServerSide({ retainedBytes: 10, reportsGaps: false });
     server.output(10);
@@ -244,6 +283,15 @@ describe("Sequencer", () => {
     output(6, 4 * MIB);
     output(5, 1);
     assert.equal(log.nextSeq, 7);
+  });
+
+  test("appends the output of a failed process before its failure", async () => {
+    const server = new ServerSide();
+    server.output(1);
+    server.log.fail(new ExecServerError("lost", "FAILED"));
+    const log = new EventLog({ isReplica: true });
+    await server.follow(log).catchUp();
+    assert.deepEqual([log.totalBytes, log.failure?.message, log.isClosed], [1, "lost", false]);
   });
 
   test("stops reading when its log fails", async () => {

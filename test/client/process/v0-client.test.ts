@@ -113,6 +113,22 @@ describe("V0Client", () => {
     await client.close();
   });
 
+  test("rejects invalid arguments without a request", async () => {
+    const { client, server } = await connectScripted();
+    const sent = server.received.length;
+    const calls: [(...args: never[]) => unknown, unknown[], RegExp][] = [
+      [client.exec, [{ ...EXEC, argv: "cat" }], /exec: invalid `(params.)?argv`: got "cat"/],
+      [client.exec, [EXEC, { wait: 5 }], /exec: unknown option `wait`/],
+      [client.write, [5, "x"], /write: invalid `sessionId`: got 5/],
+      [client.write, ["s", 5], /write: invalid `data`: got 5/],
+      [client.terminate, [5], /terminate: invalid `sessionId`: got 5/],
+    ];
+    for (const [call, args, message] of calls)
+      await assert.rejects(async () => await Reflect.apply(call, client, args), { code: "EINVAL", message });
+    assert.equal(server.received.length, sent);
+    await client.close();
+  });
+
   test("reports an exit before the start result once, also among other starts", async () => {
     const ids: (string | number | bigint)[] = [];
     const { client, server } = await connectScripted({}, new ScriptedServer({ "command/exec": () => NO_ANSWER }));

@@ -171,7 +171,9 @@ describe("option kinds", () => {
 
   test("name the path of a value in nested objects, lists and variants", () => {
     const variants = variantsOf({ a: { list: listOf(text, "a list") }, b: {} });
-    const nested = optionsOf<{ one: unknown }>({ one: required(either("a text or an object", text, variants)) });
+    const nested = optionsOf<{ one: unknown }>(() => ({
+      one: required(either("a text or an object", text, variants)),
+    }));
     const check = (value: unknown) => () => checkOptions("do", value, nested);
     assert.doesNotThrow(check({ one: { type: "a", list: ["x"] } }));
     assert.throws(check({ one: { type: "a", list: ["x", 1] } }), { message: /^do: invalid `one.list.1`: got 1/ });

@@ -4,6 +4,8 @@ import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { after, describe, test } from "node:test";
 import type { StartParams } from "../../../src/exec/exec-process.ts";
+import { EventLog } from "../../../src/exec/log/event-log.ts";
+import { TerminalResponder } from "../../../src/exec/terminal/terminal-responder.ts";
 import { createLocalBackend } from "../../../src/host/create-local-backend.ts";
 import { scratchDirectory } from "../../support/servers/serve.ts";
 import { skipUnless } from "../../support/system/skip-unless.ts";
@@ -138,6 +140,31 @@ describe("TerminalResponder", () => {
     });
     assert.ok((child.child?.input.queuedBytes ?? 0) < 256 * 1024);
     assert.equal(child.running, true);
+  });
+
+  test("ignores queries while more than 1 MiB waits to be drawn", async () => {
+    const MIB = 1024 * 1024;
+    const log = new EventLog({ isReplica: true, limits: { retainedBytes: 3 * MIB } });
+    const replies: string[] = [];
+    const responder = new TerminalResponder({
+      log,
+      size: () => ({ rows: 24, cols: 80 }),
+      reply: (bytes) => void replies.push(Buffer.from(bytes).toString("latin1")),
+    });
+    const output = (text: string) => {
+      const chunk = Buffer.from(text);
+      log.append("pty", chunk);
+      responder.feed(chunk);
+    };
+    const [position, status, attributes] = ["\x1b[6n", "\x1b[5n", "\x1b[c"];
+    output(position.padStart(MIB, "\r"));
+    output(status);
+    output(attributes);
+    await until("two replies", () => replies.length === 2);
+    output(position);
+    await until("the third reply", () => replies.length === 3);
+    assert.deepEqual(replies, ["\x1b[1;1R", "\x1b[0n", "\x1b[1;1R"]);
+    responder.dispose();
   });
 
   test("replies to vttest correctly", {

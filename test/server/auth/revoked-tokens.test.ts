@@ -68,6 +68,17 @@ describe("revoked tokens", () => {
     assert.equal(linesOf(path).length, 3);
   });
 
+  test("stay if one of several revocations of an id has no expiry", async () => {
+    const clock = new ManualClock();
+    const revoked = new RevokedTokens(newPath(), clock);
+    const soonMs = clock.now() + 1000;
+    for (const expiresAtMs of [soonMs, undefined]) revoked.add("last", "alice", expiresAtMs);
+    for (const expiresAtMs of [undefined, soonMs]) revoked.add("first", "alice", expiresAtMs);
+    await clock.advance(1000);
+    revoked.refresh();
+    assert.ok(revoked.has("last") && revoked.has("first"));
+  });
+
   test("with an unreadable expiry never expire", () => {
     const path = newPath();
     writeFileSync(path, '{"tokenId":"odd","expiresAt":"soon"}\n{"tokenId":"number","expiresAt":1}\n');

@@ -1,9 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parseSandboxRequest } from "../../../src/sandbox/sandbox-request.ts";
+import { parseNetworkWords } from "../../../src/tools/network/network-rules.ts";
 import type { ApprovalPolicy, ApprovalRequest, PolicyDecision } from "../../../src/tools/policy/approval.ts";
 import type { SandboxChoice } from "../../../src/tools/policy/sandbox-choice.ts";
-import { requireSupportedSandbox, toSandboxRequest } from "../../../src/tools/policy/sandbox-choice.ts";
+import {
+  hasManagedNetwork,
+  narrowSandbox,
+  requireSandboxForNetwork,
+  requireSupportedSandbox,
+  toSandboxRequest,
+} from "../../../src/tools/policy/sandbox-choice.ts";
 import { createUnifiedExec, type UnifiedExec } from "../../../src/tools/unified-exec.ts";
 import { flushEventLoop } from "../../support/system/flush-event-loop.ts";
 import { until } from "../../support/system/until.ts";
@@ -54,6 +61,49 @@ test("the chosen sandbox becomes a sandbox request, which the host resolves", ()
     sharedTmp: null,
     protectStartUpFiles: true,
   });
+});
+
+test("the words of a call narrow the network of the sandbox, and never widen it", () => {
+  const narrow = (choice: SandboxChoice, ...words: string[]) =>
+    narrowSandbox(choice, parseNetworkWords(words, "network"));
+  const none: SandboxChoice = { type: "none" };
+  assert.equal(narrow(none, "off"), none);
+  const [on, managed]: SandboxChoice[] = [
+    { ...BUBBLEWRAP, network: true },
+    { ...BUBBLEWRAP, network: { type: "managed", layers: [] } },
+  ];
+  assert.ok(on && managed);
+  for (const choice of [on, BUBBLEWRAP, managed]) {
+    assert.deepEqual(narrow(choice), choice);
+    assert.deepEqual(narrow(choice, "on"), choice);
+    assert.deepEqual(narrow(choice, "off"), BUBBLEWRAP);
+  }
+  assert.deepEqual(narrow(BUBBLEWRAP, "allow:a.test"), BUBBLEWRAP);
+  const narrowed = narrow(on, "allow:a.test");
+  assert.deepEqual(narrow(managed, "allow:a.test"), narrowed);
+  assert.deepEqual([hasManagedNetwork(on), hasManagedNetwork(none), hasManagedNetwork(narrowed)], [false, false, true]);
+});
+
+test("network rules and credentials of a policy require a sandbox that applies them", () => {
+  const check = (members: Partial<ApprovalPolicy>, choice: SandboxChoice) =>
+    requireSandboxForNetwork({ ...policy(), ...members }, choice);
+  const managed = (...credentials: string[]): SandboxChoice => ({
+    ...BUBBLEWRAP,
+    network: { type: "managed", layers: [], credentials },
+  });
+  const network = { fallback: "deny", allow: [], ask: [], deny: [], ports: null, methods: null } as const;
+  const credentials = ["TOKEN"].map((name) => ({
+    ...{ name, domain: "a.test", allowsPlainHttp: false, header: "authorization" },
+    source: { type: "file", path: "/token" } as const,
+  }));
+  check({ credentials }, managed("TOKEN"));
+  for (const choice of [managed(), managed("OTHER"), BUBBLEWRAP, { type: "none" }] as const)
+    assert.throws(() => check({ credentials }, choice), /^Error: \[\[credential\]\] `TOKEN` of the rules requires/);
+  for (const choice of [managed(), BUBBLEWRAP]) check({ network }, choice);
+  assert.throws(() => check({ network }, { type: "none" }), /requires a sandbox/);
+  assert.throws(() => check({ network }, { ...BUBBLEWRAP, network: true }), /conflicts with `sandbox.network: true`/);
+  for (const choice of [{ type: "none" }, { ...BUBBLEWRAP, network: true }] as const) check({}, choice);
+  requireSandboxForNetwork(undefined, { type: "none" });
 });
 
 /** Allows sandboxed commands, answers other requests from a list, and records them. */

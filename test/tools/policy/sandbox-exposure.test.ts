@@ -114,6 +114,14 @@ describe("findExposure", () => {
     });
   });
 
+  test("compares the roots with the last home directory and with the first working directory separately", async () => {
+    await withDirectory(async (at, backend) => {
+      const check = (text: string) => find(changing(backend, { argv: ["/usr/bin/printf", text] }), [], at("work"));
+      assert.deepEqual(await check("=/a\\0:home\\0=/a\\0:workdir\\0:end\\0"), HOME);
+      assert.deepEqual(await check("=/a\\0:home\\0:workdir\\0=/a\\0:end\\0"), WORKDIR);
+    });
+  });
+
   test("counts a check that fails or prints incomplete lists as exposed", async () => {
     await withDirectory(async (at, backend) => {
       const print = (text: string) => ({ argv: ["/usr/bin/printf", text] });

@@ -1,6 +1,6 @@
 import { readdir, readFile, rm, stat } from "node:fs/promises";
 import path from "node:path";
-import { hasErrorCode } from "../../../base/error-code.ts";
+import { processExists } from "../process-exists.ts";
 import { takeLock } from "./sqlite-database.ts";
 
 /** Younger directories are not removed, because a job that is just being created has no ledger to lock yet. */
@@ -52,12 +52,5 @@ async function isWriterActive(directory: string, ledgerFile: string, nowMs: numb
 /** Reports whether the process in the name `stdin-PID-RANDOM.partial` exists. */
 function isOwnerAlive(name: string): boolean {
   const pid = Number(/^stdin-(\d+)(?:-[0-9a-f-]+)?\.partial$/.exec(name)?.[1] ?? Number.NaN);
-  if (!Number.isSafeInteger(pid)) return true;
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    // EPERM: the process exists and belongs to another user.
-    return hasErrorCode(error, "EPERM");
-  }
+  return !Number.isSafeInteger(pid) || processExists(pid);
 }

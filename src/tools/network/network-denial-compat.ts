@@ -1,11 +1,7 @@
-import { printableLine } from "../../base/text/printable-text.ts";
+/** Codex's texts of network denials. A reason is a code of the proxy or a text. No other module compares such a text. */
 
-/** A destination of a command, as texts for users and models name it. */
-export interface NetworkTarget {
-  host: string;
-  port: number;
-  protocol: "http" | "https_connect" | "socks5_tcp" | "socks5_udp";
-}
+import { printableLine } from "../../base/text/printable-text.ts";
+import { formatTarget, type NetworkTarget } from "./network-target.ts";
 
 /** Reason of a denial by the user. */
 // prose-ok: all -- Codex text
@@ -17,12 +13,6 @@ const SCHEMES: Record<NetworkTarget["protocol"], string> = {
   socks5_tcp: "socks5-tcp",
   socks5_udp: "socks5-udp",
 };
-
-/** Formats `HOST:PORT`, with brackets around an IPv6 address. */
-export function formatTarget({ host, port }: Pick<NetworkTarget, "host" | "port">): string {
-  const name = printableLine(host);
-  return name.includes(":") ? `[${name}]:${port}` : `${name}:${port}`;
-}
 
 /** Text of a denial without a user who could decide. */
 export function blockedByPolicy(target: NetworkTarget): string {

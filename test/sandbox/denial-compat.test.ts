@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { DENIAL_TAIL_BYTES, isSandboxDenial } from "../../src/sandbox/sandbox-denial.ts";
+import { DENIAL_TAIL_BYTES, isSandboxDenial } from "../../src/sandbox/denial-compat.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 
@@ -35,6 +35,23 @@ test("isSandboxDenial reports a network error as a denial only without network a
     assert.ok(isSandboxDenial(end, bytes(text), { network: false }), text);
     assert.ok(!isSandboxDenial(end, bytes(text), { network: true }), text);
   }
+});
+
+test("isSandboxDenial recognizes each text of a missing network, and no similar text", () => {
+  const reports = (text: string) => isSandboxDenial({ exitCode: 1, signal: null }, bytes(text), { network: false });
+  for (const text of [
+    "nc: Connection refused",
+    "curl: (6) Could not resolve host: a.test",
+    "ssh: Could not resolve hostname a.test: Temporary failure in name resolution",
+    "ping: a.test: Name or service not known",
+    "Error: connect ENETUNREACH 1.1.1.1:80",
+    "Error: getaddrinfo EAI_AGAIN a.test",
+  ])
+    assert.ok(reports(text), text);
+  for (const text of ["connection reset by peer", "the network is reachable", "EHOSTUNREACH", "resolved a.test"])
+    assert.ok(!reports(text), text);
+  for (const text of ["permission granted", "a read-only file", "operation permitted", "EPERM"])
+    assert.ok(!reports(text), text);
 });
 
 test("isSandboxDenial reports no denial for an ordinary failure", () => {
