@@ -197,10 +197,33 @@ ptrdiff_t base64Decode(const uint8_t* from, size_t length, uint8_t* to) {
   return to - start;
 }
 
-size_t findInvalidBase64(const uint8_t* text, size_t length) {
+// Returns the position of the first character outside of the alphabet, or `length`.
+static size_t findInvalidBase64(const uint8_t* text, size_t length) {
   size_t at = 0;
   while (at < length && kDecode.values[text[at]] != kInvalid) at++;
   return at;
+}
+
+std::string base64Problem(const uint8_t* text, size_t length) {
+  size_t body = length;
+  for (int padding = 0; padding < 2 && body > 0 && text[body - 1] == '='; padding++) body--;
+  const size_t invalid = findInvalidBase64(text, body);
+  if (invalid < body) {
+    uint32_t code = text[invalid];
+    if (code >= 0xf0) {
+      const uint32_t point = (code & 7u) << 18 | (text[invalid + 1] & 63u) << 12 | (text[invalid + 2] & 63u) << 6;
+      code = 0xd800 + ((point - 0x10000) >> 10);
+    } else if (code >= 0xe0) {
+      code = (code & 15u) << 12 | (text[invalid + 1] & 63u) << 6 | (text[invalid + 2] & 63u);
+    } else if (code >= 0xc0) {
+      code = (code & 31u) << 6 | (text[invalid + 1] & 63u);
+    }
+    return "Invalid symbol " + std::to_string(code) + ", offset " + std::to_string(invalid) + ".";
+  }
+  if (length % 4 != 0 || body % 4 == 1) return "Invalid padding";
+  uint8_t last[3];
+  if (body == length || base64Decode(text + length - 4, 4, last) >= 0) return "";
+  return "Invalid last symbol " + std::to_string(text[body - 1]) + ", offset " + std::to_string(body - 1) + ".";
 }
 
 void unmask(uint8_t* bytes, size_t length, uint32_t bigEndianKey) {

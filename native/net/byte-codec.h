@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace procwire {
 
@@ -15,8 +16,8 @@ size_t base64Encode(const uint8_t* from, size_t length, uint8_t* to);
 // must hold 3 * length / 4 bytes; it may be `from`. Returns the number of bytes written, or -1.
 ptrdiff_t base64Decode(const uint8_t* from, size_t length, uint8_t* to);
 
-// Returns the position of the first character outside of the alphabet, or `length`.
-size_t findInvalidBase64(const uint8_t* text, size_t length);
+// Describes invalid base64 like `src/protocol/base64.ts`; empty if it is valid.
+std::string base64Problem(const uint8_t* text, size_t length);
 
 // XORs with the four bytes of `key`, highest first.
 void unmask(uint8_t* bytes, size_t length, uint32_t key);

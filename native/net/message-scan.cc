@@ -9,6 +9,7 @@
 
 #include "core/napi-call.h"
 #include "net/byte-codec.h"
+#include "net/json-strings.h"
 
 namespace procwire {
 namespace {
@@ -29,140 +30,13 @@ constexpr size_t kMaxNumberBytes = 4 * 1024;
 
 bool isBase64Member(std::string_view key) { return key == "chunk" || key == "dataBase64" || key == "bodyBase64"; }
 
-constexpr uint64_t kOnes = 0x0101010101010101u;
-constexpr uint64_t kHighBits = 0x8080808080808080u;
-
 // Nonzero if a byte of the word equals `byte`.
 uint64_t matches(uint64_t word, uint8_t byte) {
   const uint64_t difference = word ^ (kOnes * byte);
   return (difference - kOnes) & ~difference & kHighBits;
 }
 
-// Returns the length of a valid UTF-8 sequence of several bytes, or 0.
-size_t sequenceLength(const uint8_t* at, const uint8_t* end) {
-  const uint8_t first = *at;
-  const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || static_cast<size_t>(end - at) < length) return 0;
-  for (size_t index = 1; index < length; index++)
-    if ((at[index] & 0xc0) != 0x80) return 0;
-  // Overlong forms, surrogates and code points above U+10FFFF.
-  if ((first == 0xe0 && at[1] < 0xa0) || (first == 0xed && at[1] > 0x9f)) return 0;
-  if ((first == 0xf0 && at[1] < 0x90) || (first == 0xf4 && at[1] > 0x8f)) return 0;
-  return length;
-}
-
-bool isUtf8(const uint8_t* at, const uint8_t* end) {
-  while (at < end) {
-    uint64_t word;
-    if (end - at >= 8 && (memcpy(&word, at, 8), (word & kHighBits) == 0)) {
-      at += 8;
-    } else if (*at < 0x80) {
-      at++;
-    } else {
-      const size_t length = sequenceLength(at, end);
-      if (length == 0) return false;
-      at += length;
-    }
-  }
-  return true;
-}
-
 bool isSpace(uint8_t letter) { return letter == ' ' || letter == '\n' || letter == '\r' || letter == '\t'; }
-bool isDigit(uint8_t letter) { return letter >= '0' && letter <= '9'; }
-
-int hexValue(uint8_t letter) {
-  if (isDigit(letter)) return letter - '0';
-  const uint8_t lower = letter | 0x20;
-  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
-// Returns the value of four hexadecimal digits, or -1.
-int hexUnit(const uint8_t* at, const uint8_t* end) {
-  if (end - at < 4) return -1;
-  int unit = 0;
-  for (int index = 0; index < 4; index++) {
-    const int digit = hexValue(at[index]);
-    if (digit < 0) return -1;
-    unit = unit << 4 | digit;
-  }
-  return unit;
-}
-
-uint8_t* appendUtf8(uint8_t* to, uint32_t code) {
-  if (code < 0x80) {
-    *to++ = static_cast<uint8_t>(code);
-  } else if (code < 0x800) {
-    *to++ = static_cast<uint8_t>(0xc0 | code >> 6);
-    *to++ = static_cast<uint8_t>(0x80 | (code & 63));
-  } else if (code < 0x10000) {
-    *to++ = static_cast<uint8_t>(0xe0 | code >> 12);
-    *to++ = static_cast<uint8_t>(0x80 | (code >> 6 & 63));
-    *to++ = static_cast<uint8_t>(0x80 | (code & 63));
-  } else {
-    *to++ = static_cast<uint8_t>(0xf0 | code >> 18);
-    *to++ = static_cast<uint8_t>(0x80 | (code >> 12 & 63));
-    *to++ = static_cast<uint8_t>(0x80 | (code >> 6 & 63));
-    *to++ = static_cast<uint8_t>(0x80 | (code & 63));
-  }
-  return to;
-}
-
-// Resolves valid escapes; the result is never longer, so `to` may be `from`. Sets `hasLoneSurrogate` if an escape has
-// no UTF-8 form.
-uint8_t* resolveEscapes(const uint8_t* from, const uint8_t* end, uint8_t* to, bool& hasLoneSurrogate) {
-  while (from < end) {
-    if (*from != '\\') {
-      *to++ = *from++;
-      continue;
-    }
-    const uint8_t letter = from[1];
-    from += 2;
-    switch (letter) {
-      case 'b': *to++ = '\b'; continue;
-      case 'f': *to++ = '\f'; continue;
-      case 'n': *to++ = '\n'; continue;
-      case 'r': *to++ = '\r'; continue;
-      case 't': *to++ = '\t'; continue;
-      case 'u': break;
-      default: *to++ = letter; continue;
-    }
-    uint32_t code = static_cast<uint32_t>(hexUnit(from, end));
-    from += 4;
-    const bool isHigh = code >= 0xd800 && code < 0xdc00;
-    const int low = isHigh && end - from >= 6 && from[0] == '\\' && from[1] == 'u' ? hexUnit(from + 2, end) : -1;
-    if (low >= 0xdc00 && low < 0xe000) {
-      code = 0x10000 + ((code - 0xd800) << 10) + static_cast<uint32_t>(low - 0xdc00);
-      from += 6;
-    } else if (code >= 0xd800 && code < 0xe000) {
-      hasLoneSurrogate = true;
-    }
-    to = appendUtf8(to, code);
-  }
-  return to;
-}
-
-// Describes invalid base64 like `src/protocol/base64.ts`; empty if it is valid.
-std::string base64Problem(const uint8_t* text, size_t length) {
-  size_t body = length;
-  for (int padding = 0; padding < 2 && body > 0 && text[body - 1] == '='; padding++) body--;
-  const size_t invalid = findInvalidBase64(text, body);
-  if (invalid < body) {
-    uint32_t code = text[invalid];
-    if (code >= 0xf0) {
-      const uint32_t point = (code & 7u) << 18 | (text[invalid + 1] & 63u) << 12 | (text[invalid + 2] & 63u) << 6;
-      code = 0xd800 + ((point - 0x10000) >> 10);
-    } else if (code >= 0xe0) {
-      code = (code & 15u) << 12 | (text[invalid + 1] & 63u) << 6 | (text[invalid + 2] & 63u);
-    } else if (code >= 0xc0) {
-      code = (code & 31u) << 6 | (text[invalid + 1] & 63u);
-    }
-    return "Invalid symbol " + std::to_string(code) + ", offset " + std::to_string(invalid) + ".";
-  }
-  if (length % 4 != 0 || body % 4 == 1) return "Invalid padding";
-  uint8_t last[3];
-  if (body == length || base64Decode(text + length - 4, 4, last) >= 0) return "";
-  return "Invalid last symbol " + std::to_string(text[body - 1]) + ", offset " + std::to_string(body - 1) + ".";
-}
 
 class MessageScanner {
  public:
