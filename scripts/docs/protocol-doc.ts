@@ -141,7 +141,7 @@ function entriesOf(version: ProtocolVersion, types: Map<string, Schema<unknown>>
 
 /** Returns the fields of a struct as a table, and other types by their name. */
 function shape(schema: Schema<unknown>): string {
-  const { fields } = schema;
+  const fields = schema.fields?.();
   if (!fields) return schema.doc;
   const rows = Object.entries(fields).map(([name, field]) => `| \`${name}\` | ${typeOf(field)} | ${presence(field)} |`);
   return [`\`${schema.doc}\``, "", "| field | type | present |", "|---|---|---|", ...rows].join("\n");
@@ -166,7 +166,7 @@ function structIn(schema: Schema<unknown>): Schema<unknown> | null {
 
 /** Collects the structs within `schema`. The document describes each of them once, at the end. */
 function collect(schema: Schema<unknown>, types: Map<string, Schema<unknown>>): void {
-  for (const field of Object.values(schema.fields ?? {})) {
+  for (const field of Object.values(schema.fields?.() ?? {})) {
     const struct = structIn(field);
     if (!struct) continue;
     types.set(struct.doc, struct);

@@ -36,10 +36,10 @@ const { optionsOf, required } = option;
 const signal = option.abortSignal;
 const role = option.oneOf("viewer", "driver");
 
-const reconnectPolicy = optionsOf<Partial<ReconnectPolicy>>({
+const reconnectPolicy = optionsOf<Partial<ReconnectPolicy>>(() => ({
   newSession: option.flag,
   ...option.each(option.duration, "deadlineMs", "firstDelayMs", "maxDelayMs"),
-});
+}));
 
 export const clientFields: option.OptionFields<ExecServerClientOptions> = {
   signal,
@@ -55,18 +55,18 @@ export const clientFields: option.OptionFields<ExecServerClientOptions> = {
   ...option.each(option.text, "clientName", "resumeSessionId"),
   ...option.each(option.callback, "onConnectionState", "trace", "newId"),
 };
-export const clientOptions = optionsOf(clientFields);
+export const clientOptions = optionsOf(() => clientFields);
 export const clientKind = option.objectWith("an ExecServerClient", "call", "close");
 export const serverKind = option.objectWith("a server in this process", "connectInProcess");
 const methodKind = option.kind(
   "a method such as process/list",
   (value) => typeof value === "string" && isMethodName(value),
 );
-const protocolCallOptions = optionsOf<ProtocolCallOptions>({
+const protocolCallOptions = optionsOf<ProtocolCallOptions>(() => ({
   signal,
   timeoutMs: option.milliseconds,
   resend: option.oneOf("always", "sameServer", "unsent"),
-});
+}));
 
 /** Throws an `EINVAL` error unless these are valid arguments of `ExecServerClient.call`. */
 export function checkProtocolCall(method: unknown, params: unknown, options: unknown): void {
@@ -76,37 +76,37 @@ export function checkProtocolCall(method: unknown, params: unknown, options: unk
 }
 
 // Not in browser.ts: bundlers drop this module if it is unused, but not a call at the top of the entry point.
-export const browserOptions = optionsOf<BrowserClientOptions>({
+export const browserOptions = optionsOf<BrowserClientOptions>(() => ({
   ...clientFields,
   url: required(option.text),
   connectTimeoutMs: option.duration,
   openSocket: option.callback,
-});
+}));
 
 // ---- processes
 
-export const attachOptions = optionsOf<AttachOptions>({
+export const attachOptions = optionsOf<AttachOptions>(() => ({
   signal,
   role,
   processId: option.text,
   size: terminalSizeKind,
   screen: option.flag,
-});
-export const listOptions = optionsOf<ListOptions>({ signal, allSessions: option.flag, usage: option.flag });
-export const killOptions = optionsOf<KillOptions>({ signal: signalKind, mode: terminateModeKind });
-export const shareOptions = optionsOf<ShareOptions>({
+}));
+export const listOptions = optionsOf<ListOptions>(() => ({ signal, allSessions: option.flag, usage: option.flag }));
+export const killOptions = optionsOf<KillOptions>(() => ({ signal: signalKind, mode: terminateModeKind }));
+export const shareOptions = optionsOf<ShareOptions>(() => ({
   signal,
   role: required(role),
   ttlMs: required(option.milliseconds),
-});
+}));
 
-export const v0StartParams = optionsOf<ParamsOf<"command/exec">>({
+export const v0StartParams = optionsOf<ParamsOf<"command/exec">>(() => ({
   argv: required(argvKind),
   cwd: required(option.text),
   env: required(variables),
   tty: required(option.flag),
   arg0: option.nullOr(option.text),
-});
+}));
 
 // ---- files
 
@@ -125,55 +125,62 @@ export const pathsKind: option.OptionKind = {
 };
 
 const followFields: option.OptionFields<FollowOptions> = { signal, followSymlinks: option.flag };
-export const followOptions = optionsOf(followFields);
-export const createDirectoryOptions = optionsOf<CreateDirectoryOptions>({ ...followFields, recursive: option.flag });
-export const removeOptions = optionsOf<RemoveOptions>({ ...followFields, recursive: option.flag, force: option.flag });
-export const copyOptions = optionsOf<CopyOptions>({ signal, recursive: option.flag });
-export const scanOptions = optionsOf<ScanOptions>({ ...followFields, followLinks: option.flag });
-export const attributeOptions = optionsOf<AttributeOptions>({
+export const followOptions = optionsOf(() => followFields);
+export const createDirectoryOptions = optionsOf<CreateDirectoryOptions>(() => ({
+  ...followFields,
+  recursive: option.flag,
+}));
+export const removeOptions = optionsOf<RemoveOptions>(() => ({
+  ...followFields,
+  recursive: option.flag,
+  force: option.flag,
+}));
+export const copyOptions = optionsOf<CopyOptions>(() => ({ signal, recursive: option.flag }));
+export const scanOptions = optionsOf<ScanOptions>(() => ({ ...followFields, followLinks: option.flag }));
+export const attributeOptions = optionsOf<AttributeOptions>(() => ({
   ...followFields,
   mode: option.count,
   modifiedAtMs: option.number,
-});
-export const checksumOptions = optionsOf<ChecksumOptions>({
+}));
+export const checksumOptions = optionsOf<ChecksumOptions>(() => ({
   signal,
   gmacKey: option.kind("a Uint8Array of 16 bytes", (value) => value instanceof Uint8Array && value.length === 16),
-});
-export const commitOptions = optionsOf<CommitOptions>({
+}));
+export const commitOptions = optionsOf<CommitOptions>(() => ({
   size: required(option.count),
   digest: required(option.text),
   mode: option.count,
   modifiedAtMs: option.number,
   followSymlinks: option.flag,
-});
+}));
 /** Content of `writeAtomic`. */
 export const putContent = option.optionsByMember(
   "target",
-  optionsOf<{ target: string }>({ target: required(option.text) }),
-  optionsOf<{ chunk: Uint8Array }>({ chunk: required(inputData) }, "{ chunk } or { target }"),
+  optionsOf<{ target: string }>(() => ({ target: required(option.text) })),
+  optionsOf<{ chunk: Uint8Array }>(() => ({ chunk: required(inputData) }), "{ chunk } or { target }"),
 );
-export const walkOptions = optionsOf<WalkOptions>({
+export const walkOptions = optionsOf<WalkOptions>(() => ({
   signal,
   ...option.each(option.count, "maxDepth", "maxDirectories", "maxEntries"),
   ...option.each(option.flag, "followDirectorySymlinks", "pruneHiddenDirectories"),
-});
+}));
 
 const endpointFields: option.OptionFields<CopyEndpoint> = {
   files: required(option.anyObject),
   path: required(pathKind),
 };
-export const copyEndpoint = optionsOf(endpointFields);
-export const copyDestination = optionsOf<CopyDestination>({ ...endpointFields, within: pathKind });
-export const copyFilesOptions = optionsOf<CopyFilesOptions>({
+export const copyEndpoint = optionsOf(() => endpointFields);
+export const copyDestination = optionsOf<CopyDestination>(() => ({ ...endpointFields, within: pathKind }));
+export const copyFilesOptions = optionsOf<CopyFilesOptions>(() => ({
   signal,
   links: option.oneOf("keep", "follow", "skip"),
   checksum: option.flag,
   ...option.each(option.callback, "onProgress", "onPartialKept"),
-});
+}));
 
 // ---- network
 
-export const httpRequest = optionsOf<HttpRequest>({
+export const httpRequest = optionsOf<HttpRequest>(() => ({
   url: required(option.text),
   method: option.text,
   headers: variables,
@@ -181,14 +188,14 @@ export const httpRequest = optionsOf<HttpRequest>({
   timeoutMs: option.milliseconds,
   redirect: option.oneOf("follow", "stop"),
   signal,
-});
+}));
 
 export const portKind = option.smallCount;
 export const forwardAddress = option.optionsByMember(
   "path",
-  optionsOf<{ path: string }>({ path: required(option.text) }),
+  optionsOf<{ path: string }>(() => ({ path: required(option.text) })),
   optionsOf<{ host: string; port: number }>(
-    { host: required(option.text), port: required(portKind) },
+    () => ({ host: required(option.text), port: required(portKind) }),
     "{ host, port } or { path }",
   ),
 );

@@ -41,7 +41,7 @@ function fromProgram<T>(schema: Schema<T>, isPerRun: boolean): Schema<T> & Setti
   return { ...schema, flag: null, kind: null, isPerRun };
 }
 
-const price = object("Price", { input: f64, cachedInput: f64, output: f64 });
+const price = object("Price", () => ({ input: f64, cachedInput: f64, output: f64 }));
 
 /**
  * Every setting of a job. The type, the decoding of stored settings, the command-line flags and the settings of a
@@ -66,12 +66,12 @@ const SETTINGS = {
   serviceTier: fromFlag(optional(string), "service-tier", "text"),
   /** Budget that the ledger enforces if several processes work on the job. */
   budget: fromProgram(
-    optional(object("SharedBudget", { tokens: optional(f64), usd: optional(f64), price: optional(price) })),
+    optional(object("SharedBudget", () => ({ tokens: optional(f64), usd: optional(f64), price: optional(price) }))),
     true,
   ),
 };
 
-const SETTINGS_SCHEMA = object("JobSettings", SETTINGS);
+const SETTINGS_SCHEMA = object("JobSettings", () => SETTINGS);
 
 /** How a job is run. The settings of the latest command apply. */
 export interface JobSettings extends Infer<typeof SETTINGS_SCHEMA> {}

@@ -25,7 +25,7 @@ export interface LocalBackendFactoryOptions extends LocalBackendOptions {
 
 export const supervisorKind = option.objectWith("the channel of a supervisor", "takeRestored");
 
-const localBackendOptions = option.optionsOf<LocalBackendFactoryOptions>({
+const localBackendOptions = option.optionsOf<LocalBackendFactoryOptions>(() => ({
   supervisor: option.nullOr(supervisorKind),
   credentials: option.listOf(option.anyObject, "an array of credentials"),
   clock: clockKind,
@@ -36,7 +36,7 @@ const localBackendOptions = option.optionsOf<LocalBackendFactoryOptions>({
   ...option.each(option.anyObject, "budget", "snapshotBudget", "principalMemories"),
   ...option.each(option.callback, "onOrphansEnded", "onCgroupFailed", "settleSandboxes", "restoreSandbox"),
   ...option.each(option.callback, "resolveSandbox", "createNetwork", "routeProxies"),
-});
+}));
 
 /** The first sandboxed start imports the sandbox code. */
 export function createLocalBackend(options: LocalBackendFactoryOptions = {}): LocalBackend {

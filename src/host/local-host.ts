@@ -67,22 +67,20 @@ export interface LocalHost extends HostServices {
   readonly backend: LocalBackend;
 }
 
-const localHostOptions = optionsOf<CreateLocalHostOptions>({
+const localHostOptions = optionsOf<CreateLocalHostOptions>(() => ({
   log: callback,
   config: serverConfig,
   ...each(listOf(text, "an array of strings"), "maskedPaths", "ownFiles"),
   ...each(flag, "noSandbox", "subreaper", "calledDirectly", "keepFreedMemory"),
   supervisor: supervisorKind,
-});
+}));
 
 export function createLocalHost(options: CreateLocalHostOptions = {}): LocalHost {
   checkOptions("createLocalHost", options, localHostOptions);
   const log: ServerLog = options.log ?? (() => undefined);
   const retainedBytes = options.config?.retainedOutputBytes;
   const limit = options.keepFreedMemory ? readMemoryLimit() : null;
-  const memory = new MemoryBudget(
-    options.config?.memoryBudgetBytes ?? defaultMemoryBudget(limit?.bytes ?? Number.POSITIVE_INFINITY),
-  );
+  const memory = new MemoryBudget(options.config?.memoryBudgetBytes ?? defaultMemoryBudget(limit?.bytes ?? null));
   if (limit) monitorMemory(memory, limit, log);
   const credentials = (options.config?.credentials ?? []).map(parseCredential);
   requireUniqueNames(credentials);

@@ -67,31 +67,31 @@ export interface RunMainOptions extends Omit<ListenOptions, "web"> {
 
 const strings = option.listOf(option.text, "an array of strings");
 const { required, optionsOf } = option;
-const runMainOptions = optionsOf<RunMainOptions>({
+const runMainOptions = optionsOf<RunMainOptions>(() => ({
   ...listenFields,
   inherited: option.count,
-  web: optionsOf<NonNullable<RunMainOptions["web"]>>(webFields),
-  auditSink: optionsOf<AuditSinkAddress>({
+  web: optionsOf<NonNullable<RunMainOptions["web"]>>(() => webFields),
+  auditSink: optionsOf<AuditSinkAddress>(() => ({
     type: required(option.oneOf("unix", "syslog")),
     path: required(option.text),
-  }),
-  metricsAt: optionsOf<{ host: string; port: number }>({
+  })),
+  metricsAt: optionsOf<{ host: string; port: number }>(() => ({
     host: required(option.text),
     port: required(option.smallCount),
-  }),
+  })),
   config: serverConfig,
   idleExitMs: option.duration,
   newToken: option.secretText,
   auditFile: option.text,
   secretFlags: variables,
   logLevel: option.oneOf("debug", "info", "warn", "error"),
-  supervised: optionsOf<SupervisionOptions>({
+  supervised: optionsOf<SupervisionOptions>(() => ({
     livenessTimeoutMs: required(option.duration),
     giveUpAfter: option.count,
-  }),
+  })),
   ...option.each(option.flag, "metrics", "otel", "noSandbox"),
   ...option.each(strings, "warnings", "secretFiles", "ownFiles"),
-});
+}));
 
 /**
  * Delay before libuv's threads start. Late enough not to delay the first request, early enough that clients have not

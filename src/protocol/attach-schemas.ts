@@ -8,7 +8,7 @@ import { array, boolean, bytes, enumOf, extended, id, nullish, object, optional,
 /** A viewer only reads. A driver also writes, resizes, signals and terminates. */
 export const role = enumOf("viewer", "driver");
 
-export const attachParams = object("AttachParams", {
+export const attachParams = object("AttachParams", () => ({
   /** The complete handle, as returned by `process/list` and `process/start`. */
   handle: id,
   role,
@@ -23,16 +23,16 @@ export const attachParams = object("AttachParams", {
    * Default: false.
    */
   screen: nullish(boolean),
-});
+}));
 
 const driver = enumOf("attached", "none");
 
-export const screen = object("TerminalScreen", {
+export const screen = object("TerminalScreen", () => ({
   /** The screen includes the output up to this sequence number. */
   seq: u64,
   size: terminalSize,
   /** Zero-based. */
-  cursor: object("CursorPosition", { row: u64, col: u64 }),
+  cursor: object("CursorPosition", () => ({ row: u64, col: u64 })),
   /** Whether the alternate screen is active, as in full-screen programs. */
   alternate: boolean,
   title: string,
@@ -43,9 +43,9 @@ export const screen = object("TerminalScreen", {
   data: bytes,
   /** The start of an escape sequence or character that ends in later output. Belongs between `data` and that output. */
   incomplete: bytes,
-});
+}));
 
-export const attachResult = object("AttachResult", {
+export const attachResult = object("AttachResult", () => ({
   processId: id,
   handle: string,
   role,
@@ -66,18 +66,18 @@ export const attachResult = object("AttachResult", {
   name: extended(string),
   /** Labels from the start request; absent without labels. */
   labels: extended(listedLabels),
-});
+}));
 
-export const killParams = object("KillParams", {
+export const killParams = object("KillParams", () => ({
   handle: id,
   /** Signal for the process group. Without it, `mode` applies. */
   signal: nullish(signalName),
   /** How to terminate the process. Default: `force`. Mutually exclusive with `signal`. */
   mode: nullish(terminateMode),
-});
+}));
 
-export const roleChangedParams = object("RoleChangedNotification", { processId: id, role, reason: string });
-export const driverChangedParams = object("DriverChangedNotification", {
+export const roleChangedParams = object("RoleChangedNotification", () => ({ processId: id, role, reason: string }));
+export const driverChangedParams = object("DriverChangedNotification", () => ({
   processId: id,
   handle: string,
   /**
@@ -85,19 +85,19 @@ export const driverChangedParams = object("DriverChangedNotification", {
    * For a viewer, the connected owner counts as a driver.
    */
   driver,
-});
-export const resizedParams = object("ResizedNotification", {
+}));
+export const resizedParams = object("ResizedNotification", () => ({
   processId: id,
   size: terminalSize,
   /** The size applies to output after this sequence number, up to the next change. */
   afterSeq: u64,
   /** Milliseconds since the start of the process, like `times` of `process/read`. */
   atMs: u64,
-});
-export const gapParams = object("GapNotification", { processId: id, ...gapFields });
+}));
+export const gapParams = object("GapNotification", () => ({ processId: id, ...gapFields }));
 
 /** Input of one session within one second, or a single write if the process records input. */
-export const inputEntry = object("InputEntry", {
+export const inputEntry = object("InputEntry", () => ({
   /** Milliseconds since the start of the process, like `times` of `process/read`. */
   fromMs: u64,
   toMs: u64,
@@ -115,29 +115,29 @@ export const inputEntry = object("InputEntry", {
   echo: boolean,
   /** The input bytes. Present only with `recordInput` and only if they were echoed. */
   chunk: optional(bytes),
-});
+}));
 
-export const inputsResult = object("InputsResult", {
+export const inputsResult = object("InputsResult", () => ({
   /** Oldest first. */
   inputs: array(inputEntry),
   /** Number of older entries that were evicted. */
   omitted: u64,
-});
+}));
 
-export const claimQueriesParams = object("ClaimQueriesParams", {
+export const claimQueriesParams = object("ClaimQueriesParams", () => ({
   processId: id,
   /** Claims all queries that end in output up to this sequence number. Must not decrease. */
   seq: u64,
-});
+}));
 
-export const claimQueriesResult = object("ClaimQueriesResult", {
+export const claimQueriesResult = object("ClaimQueriesResult", () => ({
   /** False if the server already replied. The client must then strip the queries before it displays the output. */
   granted: boolean,
-});
+}));
 
-export const treeParams = object("TreeParams", { handle: id });
+export const treeParams = object("TreeParams", () => ({ handle: id }));
 
-export const treeEntry = object("TreeEntry", {
+export const treeEntry = object("TreeEntry", () => ({
   pid: u64,
   parentPid: u64,
   /** Current command line, or the process name in brackets if it has none. Truncated to 4096 bytes. */
@@ -147,16 +147,16 @@ export const treeEntry = object("TreeEntry", {
   /** CPU time of all threads since the start. */
   cpuMs: u64,
   rssBytes: u64,
-});
+}));
 
-export const treeResult = object("TreeResult", {
+export const treeResult = object("TreeResult", () => ({
   /** The leader first, then its descendants, including orphans. Empty if the system cannot list processes. */
   processes: array(treeEntry),
   /** Number of further processes that are not listed. */
   omitted: u64,
-});
+}));
 
-export const shareEntry = object("ShareEntry", {
+export const shareEntry = object("ShareEntry", () => ({
   /** Identifies the link for `process/revokeShare`. Not a secret. */
   shareId: string,
   /** Handle of the process. */
@@ -168,41 +168,41 @@ export const shareEntry = object("ShareEntry", {
   principal: string,
   /** Number of open connections that use the link. */
   connections: u64,
-});
+}));
 
-export const listSharesParams = object("ListSharesParams", {
+export const listSharesParams = object("ListSharesParams", () => ({
   /** Absent: the links of all processes that the principal may see. */
   handle: nullish(id),
-});
+}));
 
-export const listSharesResult = object("ListSharesResult", {
+export const listSharesResult = object("ListSharesResult", () => ({
   /** Links that are neither expired nor revoked, oldest first. */
   shares: array(shareEntry),
-});
+}));
 
-export const revokeShareParams = object("RevokeShareParams", { handle: id, shareId: id });
+export const revokeShareParams = object("RevokeShareParams", () => ({ handle: id, shareId: id }));
 
-export const revokeShareResult = object("RevokeShareResult", {
+export const revokeShareResult = object("RevokeShareResult", () => ({
   /** False if the link was unknown, expired or revoked before. */
   revoked: boolean,
-});
+}));
 
-export const shareParams = object("ShareParams", {
+export const shareParams = object("ShareParams", () => ({
   handle: id,
   role,
   /** At most one week. */
   ttlMs: u64,
-});
+}));
 
-export const shareResult = object("ShareResult", {
+export const shareResult = object("ShareResult", () => ({
   /** A bearer token: every holder can use it. The server returns it only once. */
   token: string,
   expiresAtMs: u64,
   /** Identifies the link for `process/revokeShare`. Not a secret. */
   shareId: optional(string),
-});
+}));
 
-export const accessEntry = object("AccessEntry", {
+export const accessEntry = object("AccessEntry", () => ({
   /** Identifies the access for `access/revoke`. Not a secret. */
   accessId: string,
   /** An open connection, or a browser that is signed in to the web console. */
@@ -221,27 +221,27 @@ export const accessEntry = object("AccessEntry", {
   tokenId: optional(string),
   /** True for the connection that sends the request. */
   isCurrent: boolean,
-});
+}));
 export interface AccessEntry extends Infer<typeof accessEntry> {}
 
-export const listAccessesResult = object("ListAccessesResult", {
+export const listAccessesResult = object("ListAccessesResult", () => ({
   /** Oldest first. */
   accesses: array(accessEntry),
-});
+}));
 
-export const revokeAccessParams = object("RevokeAccessParams", { accessId: id });
+export const revokeAccessParams = object("RevokeAccessParams", () => ({ accessId: id }));
 
-export const revokeAccessResult = object("RevokeAccessResult", {
+export const revokeAccessResult = object("RevokeAccessResult", () => ({
   /** False if the access was unknown or has ended. */
   revoked: boolean,
-});
+}));
 
-export const revokeTokenParams = object("RevokeTokenParams", {
+export const revokeTokenParams = object("RevokeTokenParams", () => ({
   /** Claim `jti` of the token. */
   tokenId: id,
-});
+}));
 
-export const revokeTokenResult = object("RevokeTokenResult", {
+export const revokeTokenResult = object("RevokeTokenResult", () => ({
   /** Number of connections, console sessions and share links that ended. */
   ended: u64,
-});
+}));

@@ -23,7 +23,7 @@ const sandbox = nullishSandbox;
 const followSymlinks = nullish(boolean);
 
 /** Metadata of a path or of a directory entry. */
-export const scannedEntry = object("ScannedEntry", {
+export const scannedEntry = object("ScannedEntry", () => ({
   /** Percent-encoded, so that every byte survives. The URI of an entry is the URI of the directory, `/` and this name. */
   name: string,
   type: enumOf("file", "directory", "symlink", "other"),
@@ -33,8 +33,8 @@ export const scannedEntry = object("ScannedEntry", {
   modifiedAtMs: f64,
   /** Target of a symbolic link, percent-encoded like `name`. */
   target: optional(string),
-});
-export const scanParams = object("FsScanParams", {
+}));
+export const scanParams = object("FsScanParams", () => ({
   path: pathUri,
   /** Returns only entries with an encoded name after this one in byte order. Selects the next page. */
   after: nullish(string),
@@ -43,18 +43,18 @@ export const scanParams = object("FsScanParams", {
   sandbox,
   /** Default: true. False rejects symbolic links among the directories of the path. `self` then describes a link itself. */
   followSymlinks,
-});
-export const scanResult = object("FsScanResult", {
+}));
+export const scanResult = object("FsScanResult", () => ({
   /** The path itself, with an empty name. Links are followed unless `followSymlinks` is false. */
   self: scannedEntry,
   /** Entries of a directory in the byte order of their names; empty for other paths. */
   entries: array(scannedEntry),
   /** Whether further entries follow the last one. */
   more: boolean,
-});
+}));
 /** Absent attributes stay unchanged; a new file gets the server's defaults. */
 const attributes = { mode: nullish(i32), modifiedAtMs: nullish(f64) };
-export const writeAtomicParams = object("FsPutParams", {
+export const writeAtomicParams = object("FsPutParams", () => ({
   path: pathUri,
   /** Content of the file; absent for a symbolic link. */
   chunk: nullish(bytes),
@@ -63,30 +63,30 @@ export const writeAtomicParams = object("FsPutParams", {
   ...attributes,
   sandbox,
   followSymlinks,
-});
-export const setAttributesParams = object("FsSetAttributesParams", {
+}));
+export const setAttributesParams = object("FsSetAttributesParams", () => ({
   path: pathUri,
   ...attributes,
   sandbox,
   followSymlinks,
-});
-export const openPartialParams = object("FsOpenPartParams", { handleId: id, path: pathUri, followSymlinks });
-export const openPartialResult = object("FsOpenPartResult", {
+}));
+export const openPartialParams = object("FsOpenPartParams", () => ({ handleId: id, path: pathUri, followSymlinks }));
+export const openPartialResult = object("FsOpenPartResult", () => ({
   /** Bytes already in the partial file; 0 for a new one. */
   size: u64,
-});
-export const checksumParams = object("FsChecksumParams", {
+}));
+export const checksumParams = object("FsChecksumParams", () => ({
   handleId: id,
   /** Number of bytes from the start of the file. */
   length: u64,
   /** 16 random bytes per copy. Selects AES-128-GMAC, which is faster than SHA-256, for this file handle. */
   gmacKey: nullish(bytes),
-});
-export const checksumResult = object("FsChecksumResult", {
+}));
+export const checksumResult = object("FsChecksumResult", () => ({
   /** In hexadecimal. Null if the file is shorter than `length`. */
   digest: nullable(string),
-});
-export const commitParams = object("FsCommitParams", {
+}));
+export const commitParams = object("FsCommitParams", () => ({
   handleId: id,
   /** Final path of the file, on the same file system. */
   path: pathUri,
@@ -96,4 +96,4 @@ export const commitParams = object("FsCommitParams", {
   digest: string,
   ...attributes,
   followSymlinks,
-});
+}));

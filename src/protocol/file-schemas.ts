@@ -8,28 +8,28 @@ const sandbox = nullishSandbox;
 /** Default: true. False rejects symbolic links anywhere in the path. */
 const followSymlinks = nullish(boolean);
 
-export const readFileParams = object("WireFsReadFileParams", { path: pathUri, followSymlinks, sandbox });
-export const readFileResult = object("ReadFileResult", { dataBase64: bytes });
-export const writeFileParams = object("WireFsWriteFileParams", {
+export const readFileParams = object("WireFsReadFileParams", () => ({ path: pathUri, followSymlinks, sandbox }));
+export const readFileResult = object("ReadFileResult", () => ({ dataBase64: bytes }));
+export const writeFileParams = object("WireFsWriteFileParams", () => ({
   path: pathUri,
   dataBase64: base64Text,
   followSymlinks,
   sandbox,
-});
-export const createDirectoryParams = object("WireFsCreateDirectoryParams", {
+}));
+export const createDirectoryParams = object("WireFsCreateDirectoryParams", () => ({
   path: pathUri,
   /** Default: true. Creates missing parents and accepts an existing directory. */
   recursive: nullish(boolean),
   followSymlinks,
   sandbox,
-});
-export const getMetadataParams = object("WireFsGetMetadataParams", {
+}));
+export const getMetadataParams = object("WireFsGetMetadataParams", () => ({
   path: pathUri,
   followSymlinks,
   sandbox,
-});
+}));
 /** Metadata of the target of the path, except `isSymlink`, which describes the path itself. */
-export const metadataResult = object("Metadata", {
+export const metadataResult = object("Metadata", () => ({
   isDirectory: boolean,
   isFile: boolean,
   isSymlink: boolean,
@@ -37,34 +37,34 @@ export const metadataResult = object("Metadata", {
   /** 0 if the file system does not record it. */
   createdAtMs: f64,
   modifiedAtMs: f64,
-});
-export const canonicalizeParams = object("WireFsCanonicalizeParams", { path: pathUri, sandbox });
-export const canonicalizeResult = object("CanonicalizeResult", { path: string });
-export const readDirectoryParams = object("WireFsReadDirectoryParams", { path: pathUri, sandbox });
-export const directoryEntry = object("DirectoryEntry", {
+}));
+export const canonicalizeParams = object("WireFsCanonicalizeParams", () => ({ path: pathUri, sandbox }));
+export const canonicalizeResult = object("CanonicalizeResult", () => ({ path: string }));
+export const readDirectoryParams = object("WireFsReadDirectoryParams", () => ({ path: pathUri, sandbox }));
+export const directoryEntry = object("DirectoryEntry", () => ({
   fileName: string,
   isDirectory: boolean,
   isFile: boolean,
-});
-export const readDirectoryResult = object("ReadDirectoryResult", { entries: array(directoryEntry) });
-export const walkParams = object("WireFsWalkParams", {
+}));
+export const readDirectoryResult = object("ReadDirectoryResult", () => ({ entries: array(directoryEntry) }));
+export const walkParams = object("WireFsWalkParams", () => ({
   path: pathUri,
-  options: object("WalkOptions", {
+  options: object("WalkOptions", () => ({
     maxDepth: usize,
     maxDirectories: usize,
     maxEntries: usize,
     followDirectorySymlinks: boolean,
     /** Lists directories with a leading dot, but does not descend into them. */
     pruneHiddenDirectories: nullish(boolean),
-  }),
+  })),
   sandbox,
-});
-export const walkResult = object("WalkResult", {
-  entries: array(object("WalkEntry", { path: string, kind: enumOf("file", "directory") })),
-  errors: array(object("WalkError", { path: string, message: string })),
+}));
+export const walkResult = object("WalkResult", () => ({
+  entries: array(object("WalkEntry", () => ({ path: string, kind: enumOf("file", "directory") }))),
+  errors: array(object("WalkError", () => ({ path: string, message: string }))),
   truncated: boolean,
-});
-export const removeParams = object("WireFsRemoveParams", {
+}));
+export const removeParams = object("WireFsRemoveParams", () => ({
   path: pathUri,
   /** Default: true. */
   recursive: nullish(boolean),
@@ -72,31 +72,31 @@ export const removeParams = object("WireFsRemoveParams", {
   force: nullish(boolean),
   followSymlinks,
   sandbox,
-});
-export const copyParams = object("WireFsCopyParams", {
+}));
+export const copyParams = object("WireFsCopyParams", () => ({
   sourcePath: pathUri,
   destinationPath: pathUri,
   recursive: boolean,
   sandbox,
-});
-export const openParams = object("WireFsOpenParams", {
+}));
+export const openParams = object("WireFsOpenParams", () => ({
   handleId: id,
   path: pathUri,
   /** Default: `read`. `replace` immediately truncates or creates the file in place. */
   mode: nullish(enumOf("read", "replace")),
   sandbox,
-});
-export const openResult = object("OpenResult", { handleId: id });
-export const readBlockParams = object("FsReadBlockParams", { handleId: id, offset: u64, len: usize });
-export const readBlockResult = object("ReadBlockResult", { chunk: bytes, eof: boolean });
-export const writeBlockParams = object("FsWriteBlockParams", { handleId: id, offset: u64, chunk: bytes });
-export const closeParams = object("FsCloseParams", { handleId: id });
-export const watchMissingParams = object("FsWatchMissingParams", {
+}));
+export const openResult = object("OpenResult", () => ({ handleId: id }));
+export const readBlockParams = object("FsReadBlockParams", () => ({ handleId: id, offset: u64, len: usize }));
+export const readBlockResult = object("ReadBlockResult", () => ({ chunk: bytes, eof: boolean }));
+export const writeBlockParams = object("FsWriteBlockParams", () => ({ handleId: id, offset: u64, chunk: bytes }));
+export const closeParams = object("FsCloseParams", () => ({ handleId: id }));
+export const watchMissingParams = object("FsWatchMissingParams", () => ({
   /** Must be greater than all earlier ids of the connection. A new watch ends the previous one. */
   watchId: u64,
   missing: array(pathUri),
   present: nullish(pathUri),
   sandbox,
-});
-export const watchMissingResult = object("WatchMissingResult", { watching: boolean });
-export const missingChangedParams = object("MissingChangedNotification", { watchId: u64 });
+}));
+export const watchMissingResult = object("WatchMissingResult", () => ({ watching: boolean }));
+export const missingChangedParams = object("MissingChangedNotification", () => ({ watchId: u64 }));

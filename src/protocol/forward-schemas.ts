@@ -12,7 +12,7 @@ export const MAX_FORWARD_CHUNK_BYTES = 64 * 1024;
 /** The client chooses the id of a stream that it opens, the server that of an accepted stream. */
 const streamId = id;
 
-export const openParams = object("ForwardOpenParams", {
+export const openParams = object("ForwardOpenParams", () => ({
   streamId,
   /** Host of a TCP target; requires `port`. */
   host: nullish(string),
@@ -21,10 +21,10 @@ export const openParams = object("ForwardOpenParams", {
   path: nullish(string),
   /** Only checks whether the server allows the target, or any target if there is none; opens no stream. */
   check: nullish(boolean),
-});
-export const writeParams = object("ForwardWriteParams", { streamId, chunk: bytes });
-export const streamParams = (name: string) => object(name, { streamId });
-export const listenParams = object("ForwardListenParams", {
+}));
+export const writeParams = object("ForwardWriteParams", () => ({ streamId, chunk: bytes }));
+export const streamParams = (name: string) => object(name, () => ({ streamId }));
+export const listenParams = object("ForwardListenParams", () => ({
   listenId: id,
   /** Default: `127.0.0.1`. */
   host: nullish(string),
@@ -32,41 +32,41 @@ export const listenParams = object("ForwardListenParams", {
   port: nullish(u16),
   /** Unix socket on the server's host, instead of `host` and `port`. Only the user of the server can connect to it. */
   path: nullish(string),
-});
-export const listenResult = object("ForwardListenResult", {
+}));
+export const listenResult = object("ForwardListenResult", () => ({
   /** The listening port; absent for a Unix socket. */
   port: optional(u16),
-});
-export const unlistenParams = object("ForwardUnlistenParams", { listenId: id });
-export const watchPortsParams = object("ForwardWatchPortsParams", { watch: boolean });
+}));
+export const unlistenParams = object("ForwardUnlistenParams", () => ({ listenId: id }));
+export const watchPortsParams = object("ForwardWatchPortsParams", () => ({ watch: boolean }));
 
-export const dataParams = object("ForwardDataNotification", { streamId, chunk: bytes });
-export const endedParams = object("ForwardEndedNotification", { streamId });
-export const closedParams = object("ForwardClosedNotification", {
+export const dataParams = object("ForwardDataNotification", () => ({ streamId, chunk: bytes }));
+export const endedParams = object("ForwardEndedNotification", () => ({ streamId }));
+export const closedParams = object("ForwardClosedNotification", () => ({
   streamId,
   /** The error that closed the stream; absent after a normal end. */
   reason: optional(string),
-});
-export const acceptedParams = object("ForwardAcceptedNotification", {
+}));
+export const acceptedParams = object("ForwardAcceptedNotification", () => ({
   listenId: id,
   streamId,
   /** Address of the peer, for example `127.0.0.1:5000`. */
   peer: string,
-});
-export const portsParams = object("ForwardPortsNotification", {
+}));
+export const portsParams = object("ForwardPortsNotification", () => ({
   /** All current listening ports of this session's processes. */
   ports: array(
-    object("ForwardedPort", {
+    object("ForwardedPort", () => ({
       port: u16,
       /** Address on the server's host. */
       host: string,
       /** The process whose tree owns the port. */
       processId: id,
-    }),
+    })),
   ),
-});
-export const ackParams = object("ForwardAckNotification", {
+}));
+export const ackParams = object("ForwardAckNotification", () => ({
   streamId,
   /** Bytes processed since the previous acknowledgement. */
   bytes: u64,
-});
+}));

@@ -65,7 +65,7 @@ function method<P, R>(
 }
 
 /** Description of the host in `initialize` and `environment/info`. Clients require only `shell`. */
-export const environmentInfo = object("EnvironmentInfo", {
+export const environmentInfo = object("EnvironmentInfo", () => ({
   shell: process.shellInfo,
   executorVersion: nullish(string),
   providerId: nullish(string),
@@ -82,7 +82,7 @@ export const environmentInfo = object("EnvironmentInfo", {
   landlockVersion: extended(i32),
   /** Identifies the run of the server. */
   generation: extended(string),
-});
+}));
 export interface EnvironmentInfo extends Infer<typeof environmentInfo> {}
 
 /** Extensions that a client may request in `initialize`. Only the extensions in the response are active. */
@@ -96,77 +96,77 @@ export const methods = {
   initialize: method(
     "v0",
     null,
-    object("InitializeParams", {
+    object("InitializeParams", () => ({
       clientName: string,
       resumeSessionId: nullish(id),
       extensions: nullish(array(string)),
       takeOver: nullish(boolean),
       takeOverFrom: nullish(string),
-    }),
-    object("InitializeResult", {
+    })),
+    object("InitializeResult", () => ({
       protocolVersion: nullish(string),
       sessionId: nullish(string),
       environmentInfo: nullish(environmentInfo),
       extensions: optional(array(string)),
       attachmentId: extended(string),
       generation: extended(string),
-    }),
+    })),
   ),
   "environment/info": method("current", "environment info", noParams, environmentInfo),
   "environment/status": method(
     "current",
     "environment status",
     noParams,
-    object("EnvironmentStatus", { status: string }),
+    object("EnvironmentStatus", () => ({ status: string })),
   ),
   "environmentConfig/read": method(
     "current",
     "environment config",
-    object("EnvironmentConfigReadParams", {
+    object("EnvironmentConfigReadParams", () => ({
       cwd: pathUri,
       configPaths: array(array(string)),
       requirementsPaths: array(array(string)),
-    }),
+    })),
     anyObject,
   ),
   "capabilityRoots/discoverV1": method(
     "current",
     "capability discovery",
-    object("WireCapabilityRootsDiscoverParams", {
-      roots: array(object("CapabilityRoot", { id: string, path: pathUri, sandbox: process.nullishSandbox })),
-    }),
+    object("WireCapabilityRootsDiscoverParams", () => ({
+      roots: array(object("CapabilityRoot", () => ({ id: string, path: pathUri, sandbox: process.nullishSandbox }))),
+    })),
     anyObject,
   ),
   "capabilities/discoverV2": method(
     "current",
     "capability discovery",
-    object("DiscoverV2CapabilitiesRequest", { cwd: pathUri }),
+    object("DiscoverV2CapabilitiesRequest", () => ({ cwd: pathUri })),
     anyObject,
   ),
 
   "command/exec": method(
     "v0",
     "exec",
-    object("ExecParams", {
+    object("ExecParams", () => ({
       argv: array(string),
       cwd: string,
       env: map(string),
       tty: boolean,
       arg0: nullish(string),
-    }),
-    object("ExecResult", { sessionId: id }),
+    })),
+    object("ExecResult", () => ({ sessionId: id })),
   ),
   "command/exec/write": method(
     "v0",
     "exec",
-    object("ExecWriteParams", { sessionId: id, chunk: bytes }),
-    object("ExecWriteResult", { accepted: boolean }),
+    object("ExecWriteParams", () => ({ sessionId: id, chunk: bytes })),
+    object("ExecWriteResult", () => ({ accepted: boolean })),
   ),
   "command/exec/terminate": method(
     "v0",
     "exec",
-    object("ExecTerminateParams", { sessionId: id }),
-    object("ExecTerminateResult", { running: boolean }),
+    object("ExecTerminateParams", () => ({ sessionId: id })),
+    object("ExecTerminateResult", () => ({ running: boolean })),
   ),
 
   "process/start": method("current", "exec", process.startParams, process.startResult),
@@ -235,11 +235,11 @@ export const methods = {
     "ours",
     "console",
     noParams,
-    object("ConsoleLoginResult", {
+    object("ConsoleLoginResult", () => ({
       /** Fragment of the login URL, with a token that works once. */
       fragment: string,
       validMs: u64,
-    }),
+    })),
   ),
 } as const satisfies Record<string, MethodSpec<never, never> | MethodSpec>;
 
@@ -283,13 +283,16 @@ export const serverNotifications = {
   "forward/ports": notification("ours", forward.portsParams),
   "command/exec/outputDelta": notification(
     "v0",
-    object("ExecOutputDeltaNotification", {
+    object("ExecOutputDeltaNotification", () => ({
       sessionId: id,
       stream: enumOf("stdout", "stderr"),
       chunk: bytes,
-    }),
+    })),
   ),
-  "command/exec/exited": notification("v0", object("ExecExitedNotification", { sessionId: id, exitCode: i32 })),
+  "command/exec/exited": notification(
+    "v0",
+    object("ExecExitedNotification", () => ({ sessionId: id, exitCode: i32 })),
+  ),
 } as const satisfies Record<string, NotificationSpec<never> | NotificationSpec>;
 
 export type ServerNotificationName = keyof typeof serverNotifications;

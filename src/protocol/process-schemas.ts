@@ -32,7 +32,7 @@ import {
 export const outputStream = enumOf("stdout", "stderr", "pty");
 /** Sandbox mechanism of a process. */
 export const sandboxType = enumOf("none", "linuxSeccomp", "macosSeatbelt", "windowsRestrictedToken");
-export const terminalSize = object("TerminalSize", { rows: u16, cols: u16 });
+export const terminalSize = object("TerminalSize", () => ({ rows: u16, cols: u16 }));
 /** Why a process ended. */
 export const exitReason = enumOf("exited", "signaled", "timeout", "terminated", "sessionExpired", "limit");
 
@@ -40,13 +40,13 @@ export const exitReason = enumOf("exited", "signaled", "timeout", "terminated", 
 export const lifetime = enumOf("session", "server", "persistent");
 
 /** How the environment of a process is derived from the host's. `exec/backend/secret-filter.ts` defines the order. */
-export const envPolicy = object("ExecEnvPolicy", {
+export const envPolicy = object("ExecEnvPolicy", () => ({
   inherit: enumOf("all", "core", "none"),
   ignoreDefaultExcludes: boolean,
   exclude: array(string),
   set: map(string),
   includeOnly: array(string),
-});
+}));
 
 const UUID = /^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$/i;
 
@@ -90,13 +90,13 @@ export const LIMIT_NAMES = Object.keys(limits) as LimitName[];
 
 export const limitName = enumOf(...LIMIT_NAMES);
 /** Resource limits of a process. Absent limits are off. The server rejects a limit that it cannot enforce. */
-export const processLimits = object("ProcessLimits", limits);
+export const processLimits = object("ProcessLimits", () => limits);
 
 /**
  * Replaces the default excludes of `envPolicy`. Removes host variables that look like secrets, by whole words of their
  * names and by their values, except those in `inherit`. `exec/backend/secret-filter.ts` has the lists.
  */
-export const secretGuard = object("SecretGuard", { inherit: array(string) });
+export const secretGuard = object("SecretGuard", () => ({ inherit: array(string) }));
 
 /** Text, because inode numbers exceed the exact range of JSON numbers. */
 const directoryIdentity = checkedString('"device:inode"', (text) => {
@@ -104,11 +104,11 @@ const directoryIdentity = checkedString('"device:inode"', (text) => {
     throw new DecodeError(`invalid cwdIdentity \`${text}\`, expected \`device:inode\` in decimal digits`);
 });
 
-export const shellInfo = object("ShellInfo", { name: string, path: string });
+export const shellInfo = object("ShellInfo", () => ({ name: string, path: string }));
 
 export const terminalQueries = enumOf("server", "client", "claimed");
 
-export const startParams = object("WireExecParams", {
+export const startParams = object("WireExecParams", () => ({
   /** Chosen by the client. Unique among the processes of its session. */
   processId: id,
   /** Command and arguments. `argv[0]` is resolved with the PATH of the process's own environment. */
@@ -122,7 +122,7 @@ export const startParams = object("WireExecParams", {
   /** The `argv[0]` that the process sees. Does not change the executable. */
   arg0: nullish(string),
   envPolicy: nullish(envPolicy),
-  metadata: nullish(object("ExecMetadata", { threadId: nullish(uuid), toolCallId: nullish(string) })),
+  metadata: nullish(object("ExecMetadata", () => ({ threadId: nullish(uuid), toolCallId: nullish(string) }))),
   sandbox: nullishSandbox,
   enforceManagedNetwork: nullish(boolean),
   managedNetwork: nullish(managedNetwork),
@@ -132,7 +132,7 @@ export const startParams = object("WireExecParams", {
    * secret into requests. Requires `networkProxy`, `enforceManagedNetwork` and a sandbox. An addition of procwire.
    */
   credentials: nullish(array(string)),
-  shellSnapshot: nullish(object("ShellSnapshot", { scopeId: string, shell: shellInfo })),
+  shellSnapshot: nullish(object("ShellSnapshot", () => ({ scopeId: string, shell: shellInfo }))),
   /** Initial terminal size. Ignored without `tty`. */
   size: nullish(terminalSize),
   /** `prepared`: the client's policy already resolved this request. */
@@ -162,10 +162,10 @@ export const startParams = object("WireExecParams", {
   name: nullish(processName),
   /** At most 32 labels, for filters. A key has at most 63 characters, a value at most 256. */
   labels: nullish(processLabels),
-});
+}));
 export interface WireStartParams extends Infer<typeof startParams> {}
 
-export const startResult = object("StartResult", {
+export const startResult = object("StartResult", () => ({
   processId: id,
   sandboxType: nullish(sandboxType),
   /** Public handle of the process. */
@@ -173,7 +173,7 @@ export const startResult = object("StartResult", {
   droppedEnv: optional(array(string)),
   /** Kernel process id. Absent if the host does not know it. */
   pid: extended(u64),
-});
+}));
 
 /** A range of evicted output. */
 export const gapFields = {
@@ -182,9 +182,9 @@ export const gapFields = {
   /** Null if the server did not count the evicted bytes. */
   bytes: nullable(u64),
 };
-export const gap = object("Gap", gapFields);
+export const gap = object("Gap", () => gapFields);
 
-export const readParams = object("ReadParams", {
+export const readParams = object("ReadParams", () => ({
   processId: id,
   /** Returns only output with a greater sequence number. Default: 0. */
   afterSeq: nullish(u64),
@@ -194,11 +194,11 @@ export const readParams = object("ReadParams", {
   waitMs: nullish(u64),
   /** Returns the time of each chunk. */
   times: nullish(boolean),
-});
+}));
 
-export const outputChunk = object("OutputChunk", { seq: u64, stream: outputStream, chunk: bytes });
+export const outputChunk = object("OutputChunk", () => ({ seq: u64, stream: outputStream, chunk: bytes }));
 
-export const readResult = object("ReadResult", {
+export const readResult = object("ReadResult", () => ({
   chunks: array(outputChunk),
   /** Pass `nextSeq - 1` as `afterSeq` of the next read. */
   nextSeq: u64,
@@ -214,29 +214,29 @@ export const readResult = object("ReadResult", {
   times: optional(array(u64)),
   /** With `times`: age of the process in milliseconds. */
   ageMs: optional(u64),
-});
+}));
 
 /** Idempotency key of a write. Must not be empty. Writes without it are not deduplicated. */
 const writeId = checkedString("string", (text) => {
   if (id.decode(text) === "") throw new DecodeError("writeId must not be empty");
 });
 
-export const writeParams = object("WriteParams", {
+export const writeParams = object("WriteParams", () => ({
   processId: id,
   chunk: bytes,
   writeId: nullish(writeId),
-});
-export const writeResult = object("WriteResult", {
+}));
+export const writeResult = object("WriteResult", () => ({
   status: enumOf("accepted", "unknownProcess", "stdinClosed", "starting"),
-});
+}));
 
-export const processIdParams = (name: string) => object(name, { processId: id });
+export const processIdParams = (name: string) => object(name, () => ({ processId: id }));
 
-export const closeStdinResult = object("CloseStdinResult", {
+export const closeStdinResult = object("CloseStdinResult", () => ({
   status: enumOf("accepted", "stdinClosed", "unknownProcess"),
-});
+}));
 
-export const resizeParams = object("ResizeParams", { processId: id, size: terminalSize });
+export const resizeParams = object("ResizeParams", () => ({ processId: id, size: terminalSize }));
 
 /** Syntax of a signal name. The host validates the name. */
 export const SIGNAL_NAME = /^(?:interrupt|[A-Z][A-Z0-9]*(?:[+-]\d{1,2})?)$/;
@@ -253,19 +253,19 @@ export const signalName: Schema<string> = {
     return value;
   },
 };
-export const signalParams = object("SignalParams", { processId: id, signal: signalName });
+export const signalParams = object("SignalParams", () => ({ processId: id, signal: signalName }));
 
 export const terminateMode = taggedUnion("TerminateMode", { graceful: { timeoutMs: u64 }, force: {} });
-export const terminateParams = object("TerminateParams", {
+export const terminateParams = object("TerminateParams", () => ({
   processId: id,
   mode: nullish(terminateMode),
-});
-export const terminateResult = object("TerminateResult", {
+}));
+export const terminateResult = object("TerminateResult", () => ({
   /** Whether the process had not exited before the call. */
   running: boolean,
   /** Pids of descendants that survived SIGKILL; absent if there are none. */
   survivors: optional(array(u64)),
-});
+}));
 
 export const waitCondition = taggedUnion("WaitCondition", {
   exit: {},
@@ -276,7 +276,7 @@ export const waitCondition = taggedUnion("WaitCondition", {
   bytes: { count: u64 },
 });
 
-export const waitParams = object("WaitParams", {
+export const waitParams = object("WaitParams", () => ({
   processId: id,
   /** Default: `exit`. */
   until: nullish(waitCondition),
@@ -284,8 +284,8 @@ export const waitParams = object("WaitParams", {
   afterSeq: nullish(u64),
   /** Default: no timeout. */
   timeoutMs: nullish(u64),
-});
-export const waitResult = object("WaitResult", {
+}));
+export const waitResult = object("WaitResult", () => ({
   reason: enumOf("exited", "matched", "idle", "listening", "reached", "timeout", "closed"),
   exitCode: nullable(i32),
   signal: nullable(string),
@@ -297,18 +297,18 @@ export const waitResult = object("WaitResult", {
   match: optional(string),
   /** Last sequence number at the end of the wait. */
   seq: u64,
-});
+}));
 
-export const ttyState = object("TtyState", {
+export const ttyState = object("TtyState", () => ({
   rows: u16,
   cols: u16,
   /** Off at a password prompt. */
   echo: boolean,
   /** Line-by-line input, as for `read` in a shell; off in full-screen programs. */
   canonical: boolean,
-});
+}));
 
-export const snapshotResult = object("Snapshot", {
+export const snapshotResult = object("Snapshot", () => ({
   stdout: bytes,
   stderr: bytes,
   terminal: bytes,
@@ -324,21 +324,21 @@ export const snapshotResult = object("Snapshot", {
   handle: optional(string),
   /** When the process ends at the latest. */
   lifetime: extended(lifetime),
-});
+}));
 
 /** Absent params list the processes of this session. */
-const listFields = object("ListParams", {
+const listFields = object("ListParams", () => ({
   allSessions: nullish(boolean),
   /** Includes the resource usage of each live process. */
   usage: nullish(boolean),
-});
+}));
 export const listParams: typeof listFields = {
   ...listFields,
   decode: (value) => listFields.decode(value ?? {}),
 };
 
 /** Current state and exit reason of a process. */
-export const processStatus = object("ProcessStatus", {
+export const processStatus = object("ProcessStatus", () => ({
   /** Absent while the process runs. */
   exitReason: optional(exitReason),
   /** The limit that ended the process; absent for other exit reasons. */
@@ -349,10 +349,10 @@ export const processStatus = object("ProcessStatus", {
   isHeld: optional(boolean),
   /** Input that the terminal waits for: a key, or hidden input such as a password. */
   awaits: optional(enumOf("key", "secret")),
-});
+}));
 
 /** Resource usage of a process with its descendants. The server takes at most one sample per second for all clients. */
-export const treeUsage = object("TreeUsage", {
+export const treeUsage = object("TreeUsage", () => ({
   /** CPU time since the start, including exited descendants that their parents waited for. */
   cpuMs: u64,
   /** CPU time since the previous sample, in percent of one core. Null in the first sample of the process. */
@@ -361,9 +361,9 @@ export const treeUsage = object("TreeUsage", {
   memoryBytes: u64,
   /** Number of processes. */
   processes: u64,
-});
+}));
 
-export const processListing = object("ProcessListing", {
+export const processListing = object("ProcessListing", () => ({
   processId: id,
   argv: array(string),
   cwd: string,
@@ -388,17 +388,17 @@ export const processListing = object("ProcessListing", {
   labels: extended(listedLabels),
   /** Sent on request only, for a live process on a host that reports it. */
   usage: extended(treeUsage),
-});
-export const listResult = object("ListResult", { processes: array(processListing) });
+}));
+export const listResult = object("ListResult", () => ({ processes: array(processListing) }));
 
-export const outputParams = object("OutputNotification", {
+export const outputParams = object("OutputNotification", () => ({
   processId: id,
   seq: u64,
   stream: outputStream,
   chunk: bytes,
-});
+}));
 export interface OutputNotification extends Infer<typeof outputParams> {}
-export const exitedParams = object("ExitedNotification", {
+export const exitedParams = object("ExitedNotification", () => ({
   processId: id,
   seq: u64,
   exitCode: i32,
@@ -407,8 +407,8 @@ export const exitedParams = object("ExitedNotification", {
   signal: optional(nullable(string)),
   reason: optional(exitReason),
   limit: optional(limitName),
-});
-export const closedParams = object("ClosedNotification", { processId: id, seq: u64 });
-export const startedParams = object("StartedNotification", { processId: id, pid: nullable(u64) });
-export const failedParams = object("FailedNotification", { processId: id, message: string });
-export const ackParams = object("AckNotification", { processId: id, seq: u64 });
+}));
+export const closedParams = object("ClosedNotification", () => ({ processId: id, seq: u64 }));
+export const startedParams = object("StartedNotification", () => ({ processId: id, pid: nullable(u64) }));
+export const failedParams = object("FailedNotification", () => ({ processId: id, message: string }));
+export const ackParams = object("AckNotification", () => ({ processId: id, seq: u64 }));

@@ -24,8 +24,8 @@ export interface Schema<T> {
   readonly isOptional?: boolean;
   /** Whether only clients that requested an extension receive the field. */
   readonly isExtended?: boolean;
-  /** Fields of an object, for PROTOCOL.md. */
-  readonly fields?: Fields | undefined;
+  /** Returns the fields of an object, for PROTOCOL.md. */
+  readonly fields?: (() => Fields) | undefined;
   /** Element type of an array, a map or a nullable, for PROTOCOL.md. */
   readonly item?: Schema<unknown> | undefined;
 }
@@ -207,15 +207,17 @@ export function extended<T>(inner: Schema<T>): Schema<T | undefined> {
 }
 
 /** An object. Ignores unknown members. Like Codex, also accepts an array with the values in field order. */
-export function object<const F extends Fields>(name: string, fields: F): ObjectSchema<F> {
+export function object<const F extends Fields>(name: string, fields: () => F): ObjectSchema<F> {
   // Listed on first use, because a client uses few of its schemas.
+  let listed: F | undefined;
   let entries: [string, Schema<unknown>][] | undefined;
   let codexEntries: [string, Schema<unknown>][] | undefined;
-  const allEntries = () => (entries ??= Object.entries(fields));
+  const allFields = () => (listed ??= fields());
+  const allEntries = () => (entries ??= Object.entries(allFields()));
   const sentToCodex = () => (codexEntries ??= allEntries().filter(([, schema]) => !schema.isExtended));
   return {
     doc: name,
-    fields,
+    fields: allFields,
     encode: (value, isPeerExtended = true) => {
       const encoded: Record<string, unknown> = {};
       const source: Record<string, unknown> = value;
@@ -257,14 +259,14 @@ export function taggedUnion<const V extends Record<string, Fields>>(
   name: string,
   variants: V,
 ): Schema<{ [K in keyof V & string]: Flat<{ type: K } & InferFields<V[K]>> }[keyof V & string]> {
-  const schemas = new Map(Object.entries(variants).map(([tag, fields]) => [tag, object(name, fields)]));
+  const schemas = new Map(Object.entries(variants).map(([tag, fields]) => [tag, object(name, () => fields)]));
   type Union = { [K in keyof V & string]: Flat<{ type: K } & InferFields<V[K]>> }[keyof V & string];
   const expected = [...schemas.keys()].map((tag) => `\`${tag}\``).join(", ");
   return {
     doc: [...schemas]
       .map(
         ([tag, schema]) =>
-          `{type: "${tag}"${Object.entries(schema.fields ?? {})
+          `{type: "${tag}"${Object.entries(schema.fields?.() ?? {})
             .map(([key, field]) => `, ${key}${field.isOptional ? "?" : ""}: ${field.doc}`)
             .join("")}}`,
       )

@@ -13,17 +13,17 @@ const { optionsOf, required } = option;
 const bytes = option.kind("bytes", ArrayBuffer.isView);
 const strings = option.listOf(option.text, "an array of strings");
 
-const cap = optionsOf<Cap>(option.each(required(option.amount), "perOwner", "total"));
-const quotas = optionsOf<ServerConfig["quotas"]>({
+const cap = optionsOf<Cap>(() => option.each(required(option.amount), "perOwner", "total"));
+const quotas = optionsOf<ServerConfig["quotas"]>(() => ({
   ...option.each(option.amount, "connections", "sessions", "processes", "waits", "httpRequests", "memoryBytes"),
   ...option.each(option.amount, "forwardListeners", "forwardStreams", "fileHandles", "watchedPaths"),
-});
+}));
 
-export const serverConfig = optionsOf<Partial<ServerConfig>>({
-  caps: optionsOf<ServerCaps>({
+export const serverConfig = optionsOf<Partial<ServerConfig>>(() => ({
+  caps: optionsOf<ServerCaps>(() => ({
     ...option.each(required(cap), "waits", "httpRequests", "forwardStreams", "sandboxedFileServers"),
     ...option.each(required(option.amount), "watchedPaths", "fileHandles", "forwardListeners"),
-  }),
+  })),
   quotas,
   requireSandbox: option.nullOr(option.oneOf(...REQUIRED_SANDBOXES)),
   onDetach: option.oneOf("pause", "evict"),
@@ -40,7 +40,7 @@ export const serverConfig = optionsOf<Partial<ServerConfig>>({
     "allowPreparedExec",
     "proxyPrivateIpsViaUpstream",
   ),
-});
+}));
 
 /** Options of `listen` and `runMain`. */
 export const listenFields: option.OptionFields<Omit<ListenOptions, "web" | "inherited">> = {
@@ -60,23 +60,26 @@ export const listenFields: option.OptionFields<Omit<ListenOptions, "web" | "inhe
       ...option.each(option.text, "keySetUrl", "issuer", "audience"),
     },
   }),
-  authFiles: optionsOf<AuthFiles>({ paths: required(strings), parse: required(option.callback) }),
+  authFiles: optionsOf<AuthFiles>(() => ({ paths: required(strings), parse: required(option.callback) })),
   revokedTokensFile: option.text,
   operatorUids: option.listOf(option.count, "an array of user ids"),
   allowHosts: strings,
   tls: option.callback,
-  clientCertificates: optionsOf<ClientCertificates>({ files: required(strings), operatorSubjects: required(strings) }),
+  clientCertificates: optionsOf<ClientCertificates>(() => ({
+    files: required(strings),
+    operatorSubjects: required(strings),
+  })),
 };
 
 export const webFields: option.OptionFields<Omit<ConsoleOptions, "directory">> = {
   allowOrigins: strings,
   jobs: option.callback,
 };
-export const listenOptions = optionsOf<ListenOptions>({
+export const listenOptions = optionsOf<ListenOptions>(() => ({
   ...listenFields,
-  web: optionsOf<ConsoleOptions>({ ...webFields, directory: required(option.nullOr(option.text)) }),
+  web: optionsOf<ConsoleOptions>(() => ({ ...webFields, directory: required(option.nullOr(option.text)) })),
   inherited: option.count,
-});
+}));
 export const serverKind = option.objectWith("an ExecServer", "accept", "setAuthenticator");
 
 const socketTransports = {

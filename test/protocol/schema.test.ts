@@ -90,12 +90,12 @@ describe("decode errors with the texts of the reference server", () => {
 });
 
 describe("decoding", () => {
-  const members = object("Members", {
+  const members = object("Members", () => ({
     nullable: nullable(string),
     optional: optional(string),
     nullish: nullish(string),
     extended: extended(string),
-  });
+  }));
 
   test("distinguishes optional, nullable and nullish members", () => {
     const full = { nullable: "a", optional: "b", nullish: "c", extended: "d" };
@@ -110,13 +110,13 @@ describe("decoding", () => {
 
   test("encodes extended members only for extended clients, at every depth", () => {
     const inner = { nullable: null, extended: "d" };
-    const wrapped = object("Wrapped", {
+    const wrapped = object("Wrapped", () => ({
       list: array(members),
       by: map(members),
       maybe: nullish(members),
       none: nullable(members),
       union: taggedUnion("Union", { one: { members } }),
-    });
+    }));
     const value = { list: [inner], by: { a: inner }, maybe: inner, none: inner };
     const full: Infer<typeof wrapped> = { ...value, union: { type: "one", members: inner } };
     assert.deepEqual(wrapped.encode(full, true), full);
@@ -168,7 +168,7 @@ describe("decoding", () => {
 });
 
 test("a schema decodes every encoded value to the same value", () => {
-  const schema = object("All", {
+  const schema = object("All", () => ({
     text: string,
     flag: boolean,
     blob: bytes,
@@ -179,7 +179,7 @@ test("a schema decodes every encoded value to the same value", () => {
     none: nullable(u64),
     kind: enumOf("x", "y"),
     shape: taggedUnion("Shape", { dot: {}, line: { from: u64, to: optional(u64) } }),
-  });
+  }));
   const value = fc.record(
     {
       text: fc.string(),

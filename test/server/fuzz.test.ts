@@ -60,7 +60,7 @@ const scalar = fc.oneof(
   fc.string({ maxLength: 5 }),
   fc.integer(),
 );
-const FIELDS = [...new Set(Object.values(methods).flatMap(({ params }) => Object.keys(params.fields ?? {})))];
+const FIELDS = [...new Set(Object.values(methods).flatMap(({ params }) => Object.keys(params.fields?.() ?? {})))];
 const json = fc.letrec<{ value: unknown }>((tie) => ({
   value: fc.oneof(
     { maxDepth: 3 },

@@ -26,7 +26,7 @@ export interface Environments {
   defaultId: string | null;
 }
 
-const entry = object("Environment", {
+const entry = object("Environment", () => ({
   id: string,
   url: optional(string),
   program: optional(string),
@@ -35,13 +35,13 @@ const entry = object("Environment", {
   cwd: optional(string),
   connect_timeout_sec: optional(f64),
   initialize_timeout_sec: optional(f64),
-});
+}));
 
-const file = object("Environments", {
+const file = object("Environments", () => ({
   default: optional(string),
   include_local: optional(boolean),
   environments: optional(array(entry)),
-});
+}));
 
 /**
  * Reads Codex's `environments.toml`: each entry has a `url`, or a `program` whose stdio is the transport.

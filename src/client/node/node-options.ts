@@ -24,22 +24,25 @@ const socketFields: option.OptionFields<SocketClientOptions> = {
   tlsCa: option.secretText,
   insecurePlainToken: option.flag,
 };
-export const webSocketOptions = optionsOf<WebSocketClientOptions>({ ...socketFields, url: required(option.text) });
-export const unixOptions = optionsOf<UnixClientOptions>({ ...socketFields, path: required(option.text) });
-export const stdioOptions = optionsOf<ExecServerClientOptions & { codec?: SocketClientOptions["codec"] }>({
+export const webSocketOptions = optionsOf<WebSocketClientOptions>(() => ({
+  ...socketFields,
+  url: required(option.text),
+}));
+export const unixOptions = optionsOf<UnixClientOptions>(() => ({ ...socketFields, path: required(option.text) }));
+export const stdioOptions = optionsOf<ExecServerClientOptions & { codec?: SocketClientOptions["codec"] }>(() => ({
   ...clientFields,
   codec,
-});
-export const environmentOptions = optionsOf<EnvironmentOptions>({ ...socketFields, local: option.callback });
+}));
+export const environmentOptions = optionsOf<EnvironmentOptions>(() => ({ ...socketFields, local: option.callback }));
 
-export const launchCommand = optionsOf<ExecServerLaunchCommand>({
+export const launchCommand = optionsOf<ExecServerLaunchCommand>(() => ({
   program: required(
     option.kind("a program name or path", (value) => value !== "" && argument.findProblem(value) === null),
   ),
   args: option.listOf(argument, "an array of strings"),
   cwd: argument,
   env: runFields.env,
-});
+}));
 
 const anyTarget = option.kind(
   "null, a URL, { url } or { program, args }",
@@ -48,7 +51,7 @@ const anyTarget = option.kind(
     typeof value === "string" ||
     (typeof value === "object" && ("url" in value ? typeof value.url === "string" : "program" in value)),
 );
-const urlTarget = optionsOf<{ url: string }>({ url: required(option.text) });
+const urlTarget = optionsOf<{ url: string }>(() => ({ url: required(option.text) }));
 export const environmentTarget: option.OptionKind = {
   form: anyTarget.form,
   findProblem: (value) =>
@@ -62,16 +65,16 @@ export const commandKind = option.either(
   argument,
   option.listOf(argument, "an array of strings"),
 );
-export const environmentRunOptions = optionsOf<EnvironmentRunOptions>({ ...runFields, reject: option.flag });
+export const environmentRunOptions = optionsOf<EnvironmentRunOptions>(() => ({ ...runFields, reject: option.flag }));
 
 const { cwd, env, envPolicy, tty, size, timeoutMs, signal, processId, name, labels } = runFields;
-export const spawnOptions = optionsOf<SpawnOptions>({
+export const spawnOptions = optionsOf<SpawnOptions>(() => ({
   ...{ cwd, env, envPolicy, tty, size, timeoutMs, signal, processId, name, labels },
   stdin: option.flag,
   lifetime: lifetimeKind,
-});
+}));
 
-export const pipeOptions = optionsOf<PipeOutputOptions>({ ...streamFields, end: option.flag });
+export const pipeOptions = optionsOf<PipeOutputOptions>(() => ({ ...streamFields, end: option.flag }));
 export const pipeTarget = option.kind(
   "a Node stream, a web stream or a process",
   (value) =>
@@ -84,5 +87,8 @@ const listenFields: option.OptionFields<ForwardSocksOptions> = {
   path: option.text,
   onRefused: option.callback,
 };
-export const forwardOptions = optionsOf<ForwardPortOptions>({ ...listenFields, target: required(forwardAddress) });
-export const forwardSocksOptions = optionsOf<ForwardSocksOptions>(listenFields);
+export const forwardOptions = optionsOf<ForwardPortOptions>(() => ({
+  ...listenFields,
+  target: required(forwardAddress),
+}));
+export const forwardSocksOptions = optionsOf<ForwardSocksOptions>(() => listenFields);

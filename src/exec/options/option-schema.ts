@@ -186,15 +186,18 @@ export function each<K extends OptionKind, N extends string>(kindOfEach: K, ...n
   return Object.fromEntries(names.map((name) => [name, kindOfEach])) as Record<N, K>;
 }
 
-/** An object with exactly these options. An undefined option counts as absent. */
-export function optionsOf<T>(fields: OptionFields<T>, form = "an object"): OptionKind {
-  const kinds = new Map<string, OptionKind>(Object.entries(fields));
-  const required = [...kinds].filter(([, { isRequired }]) => isRequired);
-  const whole = kind(form, isObject);
+/** An object with exactly these options, listed on first use. An undefined option counts as absent. */
+export function optionsOf<T>(fields: () => OptionFields<T>, form = "an object"): OptionKind {
+  let kinds: Map<string, OptionKind> | undefined;
+  let required: [string, OptionKind][] = [];
   return {
     form,
     findProblem: (value) => {
-      if (!isObject(value)) return whole.findProblem(value);
+      if (!isObject(value)) return kind(form, isObject).findProblem(value);
+      if (!kinds) {
+        kinds = new Map(Object.entries(fields()));
+        required = [...kinds].filter(([, { isRequired }]) => isRequired);
+      }
       for (const name of Object.keys(value)) {
         const field = kinds.get(name);
         if (field === undefined) return unknownOption(name, [...kinds.keys()]);
@@ -217,7 +220,9 @@ export function optionsByMember(name: string, present: OptionKind, absent: Optio
 /** An object whose `type` selects its options. */
 export function variantsOf(variants: Readonly<Record<string, Readonly<Record<string, OptionKind>>>>): OptionKind {
   const type = required(oneOf(...Object.keys(variants)));
-  const kinds = new Map(Object.entries(variants).map(([name, fields]) => [name, optionsOf({ type, ...fields })]));
+  const kinds = new Map(
+    Object.entries(variants).map(([name, fields]) => [name, optionsOf(() => ({ type, ...fields }))]),
+  );
   const form = `an object with type ${type.form}`;
   const whole = kind(form, isObject);
   return {

@@ -71,31 +71,31 @@ const nameKind = option.decodedBy(option.text, processName);
 const labelsKind = option.decodedBy(variables, processLabels);
 
 export const terminalSizeKind = optionsOf<TerminalSize>(
-  { rows: required(option.smallCount), cols: required(option.smallCount) },
+  () => ({ rows: required(option.smallCount), cols: required(option.smallCount) }),
   "an object with rows and cols",
 );
 
-export const envPolicyKind = optionsOf<EnvPolicy>({
+export const envPolicyKind = optionsOf<EnvPolicy>(() => ({
   inherit: required(option.oneOf("all", "core", "none")),
   ignoreDefaultExcludes: required(option.flag),
   exclude: required(strings),
   set: required(variables),
   includeOnly: required(strings),
-});
+}));
 
 export const limitsKind = optionsOf<ProcessLimits>(
   // One entry per name of `LIMIT_NAMES`, which are the keys of ProcessLimits.
-  Object.fromEntries(LIMIT_NAMES.map((name) => [name, option.count])) as Record<LimitName, option.OptionKind>,
+  () => Object.fromEntries(LIMIT_NAMES.map((name) => [name, option.count])) as Record<LimitName, option.OptionKind>,
 );
 
-export const logLimitsKind = optionsOf<Partial<EventLogLimits>>({
+export const logLimitsKind = optionsOf<Partial<EventLogLimits>>(() => ({
   ...option.each(option.count, "retainedBytes", "retainedChunks", "headBytes", "tailBytes"),
-});
+}));
 
 export const lifetimeKind = option.oneOf("session", "server", "persistent");
 
 const callFields: option.OptionFields<CallOptions> = { signal: option.abortSignal };
-export const callOptions = optionsOf<CallOptions>(callFields);
+export const callOptions = optionsOf<CallOptions>(() => callFields);
 
 const startFields: option.OptionFields<StartParams> = {
   ...callFields,
@@ -109,7 +109,7 @@ const startFields: option.OptionFields<StartParams> = {
   size: terminalSizeKind,
   mode: option.oneOf("direct", "prepared"),
   sandboxType: option.oneOf("none", "linuxSeccomp", "macosSeatbelt", "windowsRestrictedToken"),
-  secretGuard: optionsOf<SecretGuard>({ inherit: required(strings) }),
+  secretGuard: optionsOf<SecretGuard>(() => ({ inherit: required(strings) })),
   limits: limitsKind,
   lifetime: lifetimeKind,
   terminalQueries: option.oneOf("server", "client", "claimed"),
@@ -124,7 +124,7 @@ const startFields: option.OptionFields<StartParams> = {
   ...option.each(option.callback, "decideNetwork", "onNetworkDecision"),
   ...option.each(option.anyObject, "sandboxScope", "sandboxRequirement", "persistentOwner"),
 };
-export const startOptions = optionsOf(startFields);
+export const startOptions = optionsOf(() => startFields);
 
 const runVariables = option.mapOf(argument, variables.form);
 const variableName = option.kind("a name without `=`", (name) => name !== "" && !/[=\0]/.test(String(name)));
@@ -153,19 +153,23 @@ export const runFields: option.OptionFields<RunOptions> = {
   name: nameKind,
   labels: labelsKind,
 };
-export const runOptions = optionsOf(runFields);
+export const runOptions = optionsOf(() => runFields);
 
-export const writeOptions = optionsOf<WriteOptions>({ ...callFields, writeId: option.text });
-export const eventsOptions = optionsOf<EventsOptions>({ ...callFields, afterSeq: option.count, lossless: option.flag });
-export const readOptions = optionsOf<ReadParams>({
+export const writeOptions = optionsOf<WriteOptions>(() => ({ ...callFields, writeId: option.text }));
+export const eventsOptions = optionsOf<EventsOptions>(() => ({
+  ...callFields,
+  afterSeq: option.count,
+  lossless: option.flag,
+}));
+export const readOptions = optionsOf<ReadParams>(() => ({
   ...callFields,
   afterSeq: option.count,
   maxBytes: option.count,
   waitMs: option.milliseconds,
   times: option.flag,
-});
+}));
 
-export const waitOptions = optionsOf<WaitParams>({
+export const waitOptions = optionsOf<WaitParams>(() => ({
   ...callFields,
   until: option.variantsOf({
     exit: {},
@@ -176,7 +180,7 @@ export const waitOptions = optionsOf<WaitParams>({
   }),
   afterSeq: option.count,
   timeoutMs: option.milliseconds,
-});
+}));
 
 export const terminateModeKind = option.variantsOf({
   force: {},
@@ -184,20 +188,20 @@ export const terminateModeKind = option.variantsOf({
 });
 
 const collectFields: option.OptionFields<Omit<CollectOptions, "input">> = { ...callFields, maxBytes: option.count };
-export const communicateOptions = optionsOf(collectFields);
+export const communicateOptions = optionsOf(() => collectFields);
 
 export const streamFields: option.OptionFields<StreamOptions> = { ...callFields, stream: outputStreamKind };
-export const streamOptions = optionsOf(streamFields);
-export const linesOptions = optionsOf<LinesOptions>({
+export const streamOptions = optionsOf(() => streamFields);
+export const linesOptions = optionsOf<LinesOptions>(() => ({
   ...streamFields,
   afterSeq: option.count,
   onGap: option.oneOf("throw", "yield"),
-});
+}));
 
-export const waitForOptions = optionsOf<WaitForOptions>({
+export const waitForOptions = optionsOf<WaitForOptions>(() => ({
   ...callFields,
   stream: outputStreamKind,
   afterSeq: option.count,
   timeoutMs: option.milliseconds,
   clock: clockKind,
-});
+}));

@@ -29,8 +29,9 @@ import {
   taggedUnion,
 } from "../../protocol/schema.ts";
 import type { AttemptFailure, ItemLease, Report } from "./job-ledger.ts";
+import { processExists } from "./process-exists.ts";
 
-const LEASED_ATTEMPT = object("LeasedAttempt", { rowIndex: f64, token: string, startedAtMs: nullable(f64) });
+const LEASED_ATTEMPT = object("LeasedAttempt", () => ({ rowIndex: f64, token: string, startedAtMs: nullable(f64) }));
 
 /** Identifies an attempt. The row changes only if the ledger still has this token. */
 export type LeasedAttempt = Infer<typeof LEASED_ATTEMPT>;
@@ -39,26 +40,26 @@ export function attemptOf({ item, leaseToken }: ItemLease): LeasedAttempt {
   return { rowIndex: item.rowIndex, token: leaseToken, startedAtMs: item.startedAtMs };
 }
 
-const usage = object("TokenUsage", {
+const usage = object("TokenUsage", () => ({
   inputTokens: f64,
   cachedInputTokens: f64,
   outputTokens: f64,
   reasoningOutputTokens: f64,
-});
+}));
 
 const SPOOLED_OUTCOME = taggedUnion("SpooledOutcome", {
   reported: {
     attempt: LEASED_ATTEMPT,
-    report: object("Report", { result: string, usage, stop: boolean, transcript: optional(string) }),
+    report: object("Report", () => ({ result: string, usage, stop: boolean, transcript: optional(string) })),
   },
   failed: {
     attempt: LEASED_ATTEMPT,
-    failure: object("AttemptFailure", {
+    failure: object("AttemptFailure", () => ({
       errorClass: enumOf(...ERROR_CLASSES),
       message: string,
       usage,
       transcript: optional(string),
-    }),
+    })),
   },
 });
 
@@ -133,7 +134,7 @@ export class OutcomeSpool implements Disposable {
     for (const directory of spoolDirectories(outputPath)) {
       for (const name of this.#readNames(directory)) {
         if (!name.startsWith(prefix)) continue;
-        if (options.dead && isAlive(Number.parseInt(name.slice(prefix.length), 10))) continue;
+        if (options.dead && processExists(Number.parseInt(name.slice(prefix.length), 10))) continue;
         const file = path.join(directory, name);
         try {
           found.push({ file, outcomes: readOwnFile(file) });
@@ -239,16 +240,6 @@ function decodeLine(line: string): SpooledOutcome[] {
     return [SPOOLED_OUTCOME.decode(JSON.parse(line))];
   } catch {
     return [];
-  }
-}
-
-/** Also returns true for a process of another user, whose files this process must not apply. */
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return hasErrorCode(error, "EPERM");
   }
 }
 

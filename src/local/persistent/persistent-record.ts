@@ -9,7 +9,7 @@ import { array, boolean, enumOf, type Infer, object, optional, string, u64 } fro
  * again and may contain secrets.
  */
 
-const params = object("PersistentParams", {
+const params = object("PersistentParams", () => ({
   processId: string,
   argv: array(string),
   cwd: string,
@@ -24,16 +24,16 @@ const params = object("PersistentParams", {
   recordInput: optional(boolean),
   name: optional(processName),
   labels: optional(processLabels),
-});
+}));
 
-const sandbox = object("PersistentSandbox", {
+const sandbox = object("PersistentSandbox", () => ({
   network: boolean,
-  mountPoints: array(object("PersistentMountPoint", { path: string, contents: optional(string) })),
-  tmp: optional(object("PersistentTmp", { name: string, directory: string })),
-  pins: array(object("PersistentPin", { key: string, value: string })),
-});
+  mountPoints: array(object("PersistentMountPoint", () => ({ path: string, contents: optional(string) }))),
+  tmp: optional(object("PersistentTmp", () => ({ name: string, directory: string }))),
+  pins: array(object("PersistentPin", () => ({ key: string, value: string }))),
+}));
 
-const record = object("PersistentRecord", {
+const record = object("PersistentRecord", () => ({
   /** Incremented when older records become unreadable. */
   version: enumOf("2"),
   sessionId: string,
@@ -42,7 +42,7 @@ const record = object("PersistentRecord", {
   startedAtMs: u64,
   params,
   sandbox: optional(sandbox),
-});
+}));
 
 export interface PersistentParams extends Infer<typeof params> {}
 export interface PersistentRecord extends Infer<typeof record> {}

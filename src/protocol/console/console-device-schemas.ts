@@ -2,9 +2,9 @@ import { array, boolean, type Infer, object, string, u64 } from "../schema.ts";
 
 /** Schemas of the console's list of signed-in devices. */
 
-export const deviceList = object("DeviceList", {
+export const deviceList = object("DeviceList", () => ({
   devices: array(
-    object("SignedInDevice", {
+    object("SignedInDevice", () => ({
       id: u64,
       /** `user-agent` of the browser that signed in. */
       device: string,
@@ -14,9 +14,9 @@ export const deviceList = object("DeviceList", {
       expiresAtMs: u64,
       /** True for the browser that sends the request. */
       isCurrent: boolean,
-    }),
+    })),
   ),
-});
+}));
 
 /** A console session as its principal sees it. */
 export type SignedInDevice = Infer<typeof deviceList>["devices"][number];

@@ -26,15 +26,15 @@ export const ERROR_CLASSES = [
 ] as const;
 export const errorClass = enumOf(...ERROR_CLASSES);
 
-const usage = object("JobUsage", {
+const usage = object("JobUsage", () => ({
   inputTokens: u64,
   cachedInputTokens: u64,
   outputTokens: u64,
   /** Null if the model's price is unknown. */
   costUsd: nullable(f64),
-});
+}));
 
-const jobListing = object("JobListing", {
+const jobListing = object("JobListing", () => ({
   jobId: string,
   status: jobStatus,
   /** Why the job stopped; null unless it failed. */
@@ -57,22 +57,22 @@ const jobListing = object("JobListing", {
   ratePerSecond: f64,
   /** Remaining time of a running job; null if it is unknown. */
   etaSeconds: nullable(u64),
-});
+}));
 export interface JobListing extends Infer<typeof jobListing> {}
 
-export const jobList = object("JobList", {
+export const jobList = object("JobList", () => ({
   jobs: array(jobListing),
   /** Error messages of jobs that cannot be read. */
   unreadable: array(string),
-});
+}));
 export interface JobList extends Infer<typeof jobList> {}
 
-const settledSpan = object("SettledSpan", { atMs: u64, completed: u64, failed: u64 });
+const settledSpan = object("SettledSpan", () => ({ atMs: u64, completed: u64, failed: u64 }));
 
-const failureGroup = object("FailureGroup", { errorClass, rows: u64, usage });
+const failureGroup = object("FailureGroup", () => ({ errorClass, rows: u64, usage }));
 
 /** Rate limiting of the process that runs the job, as last reported by that process. */
-const pace = object("Pace", {
+const pace = object("Pace", () => ({
   /** Current and configured maximum of concurrent calls. */
   width: u64,
   maxWidth: u64,
@@ -80,9 +80,9 @@ const pace = object("Pace", {
   heldMs: u64,
   /** Duration of the current API outage; null without an outage. */
   apiAwaySeconds: nullable(u64),
-});
+}));
 
-export const jobDetails = object("JobDetails", {
+export const jobDetails = object("JobDetails", () => ({
   job: jobListing,
   outputPath: string,
   /** Columns of the table. */
@@ -100,10 +100,10 @@ export const jobDetails = object("JobDetails", {
   pace: nullable(pace),
   /** Why failed rows cannot be retried now; null if they can. */
   retryRefused: nullable(string),
-});
+}));
 export interface JobDetails extends Infer<typeof jobDetails> {}
 
-const rowListing = object("RowListing", {
+const rowListing = object("RowListing", () => ({
   itemId: string,
   rowIndex: u64,
   status: rowStatus,
@@ -115,21 +115,21 @@ const rowListing = object("RowListing", {
   outcome: string,
   tookMs: nullable(u64),
   usage,
-});
+}));
 export interface RowListing extends Infer<typeof rowListing> {}
 
-export const rowPage = object("RowPage", { total: u64, offset: u64, rows: array(rowListing) });
+export const rowPage = object("RowPage", () => ({ total: u64, offset: u64, rows: array(rowListing) }));
 export interface RowPageResult extends Infer<typeof rowPage> {}
 
-const transcriptEntry = object("TranscriptEntry", {
+const transcriptEntry = object("TranscriptEntry", () => ({
   type: enumOf("said", "thought", "refused", "called", "returned", "asked_again"),
   text: string,
   tool: optional(string),
   /** Whether the tool call succeeded. */
   ok: optional(boolean),
-});
+}));
 
-const attempt = object("Attempt", {
+const attempt = object("Attempt", () => ({
   outcome: enumOf("reported", "failed", "retried", "released", "reused"),
   errorClass: nullable(errorClass),
   message: nullable(string),
@@ -137,9 +137,9 @@ const attempt = object("Attempt", {
   endedAtMs: u64,
   usage,
   transcript: array(transcriptEntry),
-});
+}));
 
-export const rowDetails = object("RowDetails", {
+export const rowDetails = object("RowDetails", () => ({
   row: rowListing,
   /** All cells as JSON. */
   cells: string,
@@ -151,22 +151,22 @@ export const rowDetails = object("RowDetails", {
   attempts: array(attempt),
   /** Common prefix of the process ids of the row agent. */
   processPrefix: string,
-});
+}));
 export interface RowDetails extends Infer<typeof rowDetails> {}
 
 /** Failed rows to retry: all, or only those of the given error classes or ids. */
-export const retryRequest = object("RetryRequest", {
+export const retryRequest = object("RetryRequest", () => ({
   errorClasses: optional(array(errorClass)),
   itemIds: optional(array(string)),
-});
-export const retryResult = object("RetryAnswer", {
+}));
+export const retryResult = object("RetryAnswer", () => ({
   /** Number of rows that are pending again. */
   rows: u64,
   /** Command that runs the rows; null if a process already runs the job. */
   command: nullable(string),
   /** The same command as a process on the host of the jobs; null if no installed command reaches these jobs. */
-  run: nullable(object("RetryRun", { argv: array(string), env: map(string) })),
-});
+  run: nullable(object("RetryRun", () => ({ argv: array(string), env: map(string) }))),
+}));
 export interface RetryResult extends Infer<typeof retryResult> {}
 
 /** Format of downloaded results. */
@@ -174,7 +174,7 @@ export const resultsFormat = enumOf("csv", "jsonl");
 export type ResultsFormat = Infer<typeof resultsFormat>;
 
 /** A part of the results of a job. The parts in order are the file that `procwire jobs export` writes. */
-export const resultsPart = object("ResultsPart", { total: u64, rows: u64, text: string });
+export const resultsPart = object("ResultsPart", () => ({ total: u64, rows: u64, text: string }));
 export interface ResultsPart extends Infer<typeof resultsPart> {}
 
 /** Maximum rows of one page. */

@@ -24,7 +24,7 @@ import {
 /** Protocol of a request that a process sends to its network proxy. */
 const networkProtocol = enumOf("http", "https_connect", "socks5_tcp", "socks5_udp");
 
-export const networkPolicy = object("RemoteNetworkProxyConfig", {
+export const networkPolicy = object("RemoteNetworkProxyConfig", () => ({
   /** Must be true. */
   enabled: boolean,
   /** False: `ALL_PROXY` and `FTP_PROXY` name the HTTP listener. */
@@ -52,11 +52,11 @@ export const networkPolicy = object("RemoteNetworkProxyConfig", {
   ports: nullish(array(u16)),
   /** Methods of plain HTTP requests; the proxy then denies tunnels. Absent: all. An addition of procwire. */
   methods: nullish(array(string)),
-});
+}));
 /** Network policy of one process. */
 export interface NetworkPolicy extends Infer<typeof networkPolicy> {}
 
-export const networkProxy = object("RemoteNetworkProxyLaunchConfig", {
+export const networkProxy = object("RemoteNetworkProxyLaunchConfig", () => ({
   proxy: networkPolicy,
   /** For logs only. */
   auditMetadata: nullish(unknown),
@@ -66,15 +66,15 @@ export const networkProxy = object("RemoteNetworkProxyLaunchConfig", {
   executionId: nullish(string),
   /** Present: the server asks the client about hosts that the policy does not allow. Not zero. */
   policyDecisionTimeoutMs: nullish(u64),
-});
+}));
 export interface NetworkProxyConfig extends Infer<typeof networkProxy> {}
 
-export const managedNetwork = object("ManagedNetwork", {
+export const managedNetwork = object("ManagedNetwork", () => ({
   loopbackPorts: nullish(array(u16)),
   allowLocalBinding: nullish(boolean),
-});
+}));
 
-const networkRequest = object("NetworkPolicyRequest", {
+const networkRequest = object("NetworkPolicyRequest", () => ({
   protocol: networkProtocol,
   host: string,
   port: u16,
@@ -82,11 +82,14 @@ const networkRequest = object("NetworkPolicyRequest", {
   method: extended(string),
   /** Address of the process's side of the connection. */
   client: extended(string),
-});
+}));
 /** A request that the policy does not decide. */
 export interface NetworkRequest extends Infer<typeof networkRequest> {}
 
-export const policyRequestParams = object("NetworkPolicyRequestParams", { processId: id, request: networkRequest });
+export const policyRequestParams = object("NetworkPolicyRequestParams", () => ({
+  processId: id,
+  request: networkRequest,
+}));
 
 /** Longest reason, in bytes. */
 export const MAX_REASON_BYTES = 1024;
@@ -101,7 +104,7 @@ const networkAnswer = taggedUnion("NetworkPolicyAnswer", { allow: {}, deny: { re
 /** Response of a client to a network request. `ask` denies too, and differs only in the reported decision. */
 export type NetworkAnswer = Infer<typeof networkAnswer>;
 
-export const policyRequestResult = object("NetworkPolicyRequestResult", { decision: networkAnswer });
+export const policyRequestResult = object("NetworkPolicyRequestResult", () => ({ decision: networkAnswer }));
 
 /**
  * Answer of a user to a network question. `once`: the waiting requests. `process`, `session`: the host and port until the
@@ -120,11 +123,11 @@ const question = {
   /** Whether the answer `always` is possible. */
   canRemember: boolean,
 };
-export const askNetworkParams = object("AskNetworkParams", { processId: id, ...question });
+export const askNetworkParams = object("AskNetworkParams", () => ({ processId: id, ...question }));
 export interface AskNetworkParams extends Infer<typeof askNetworkParams> {}
 
 /** `answer` is absent if the question ended without an answer of a console. */
-export const askNetworkResult = object("AskNetworkResult", { answer: optional(userAnswer) });
+export const askNetworkResult = object("AskNetworkResult", () => ({ answer: optional(userAnswer) }));
 
 /**
  * Lets users of the server's web console answer a network request. Resolves to null if they cannot, or if the question ends
@@ -135,7 +138,7 @@ export type AskConsole = (
   signal: AbortSignal,
 ) => Promise<UserAnswer | null>;
 
-const networkQuestion = object("NetworkQuestion", {
+const networkQuestion = object("NetworkQuestion", () => ({
   questionId: id,
   handle: id,
   /** Owner of the process. */
@@ -143,19 +146,19 @@ const networkQuestion = object("NetworkQuestion", {
   argv: array(string),
   ...question,
   askedAtMs: u64,
-});
+}));
 /** A network question that waits for a user. */
 export interface NetworkQuestion extends Infer<typeof networkQuestion> {}
 
-export const networkQuestionsResult = object("NetworkQuestionsResult", { questions: array(networkQuestion) });
+export const networkQuestionsResult = object("NetworkQuestionsResult", () => ({ questions: array(networkQuestion) }));
 
-export const answerNetworkParams = object("AnswerNetworkParams", { questionId: id, answer: userAnswer });
+export const answerNetworkParams = object("AnswerNetworkParams", () => ({ questionId: id, answer: userAnswer }));
 /** `accepted` is false if the question is unknown, or was answered before. */
-export const answerNetworkResult = object("AnswerNetworkResult", {
+export const answerNetworkResult = object("AnswerNetworkResult", () => ({
   accepted: boolean,
   host: optional(string),
   port: optional(u16),
-});
+}));
 
 const networkDecision = {
   /** ISO 8601 in UTC. */
@@ -175,13 +178,13 @@ const networkDecision = {
   /** The client allowed what the policy does not allow. */
   policyOverride: boolean,
 };
-export const policyDecisionParams = object("NetworkPolicyDecision", { processId: id, ...networkDecision });
+export const policyDecisionParams = object("NetworkPolicyDecision", () => ({ processId: id, ...networkDecision }));
 /** A decision of the network proxy about one request. */
 export interface NetworkDecision extends Omit<Infer<typeof policyDecisionParams>, "processId"> {}
 
-export const connectionsParams = object("ConnectionsParams", { handle: id });
+export const connectionsParams = object("ConnectionsParams", () => ({ handle: id }));
 
-const networkConnection = object("NetworkConnection", {
+const networkConnection = object("NetworkConnection", () => ({
   decision: networkDecision.decision,
   reason: string,
   protocol: networkProtocol,
@@ -191,13 +194,13 @@ const networkConnection = object("NetworkConnection", {
   count: u64,
   /** Time of the last request. */
   lastAtMs: u64,
-});
+}));
 /** A network target of a process, with the verdict of its proxy. */
 export interface NetworkConnection extends Infer<typeof networkConnection> {}
 
-export const connectionsResult = object("ConnectionsResult", {
+export const connectionsResult = object("ConnectionsResult", () => ({
   /** In the order of their first request. Empty without a managed network. */
   connections: array(networkConnection),
   /** Number of requests to further targets that are not listed. */
   omitted: u64,
-});
+}));

@@ -20,14 +20,14 @@ export interface McpOptions {
   onError?: (error: Error) => void;
 }
 
-const mcpOptions = optionsOf<McpOptions>({
+const mcpOptions = optionsOf<McpOptions>(() => ({
   tools: required(toolsKind),
   name: required(text),
   version: required(text),
   input: readableKind,
   output: writableKind,
   onError: callback,
-});
+}));
 
 export interface McpServerHandle {
   /** Resolves when the client disconnects. */

@@ -23,11 +23,11 @@ interface Example {
   nested?: { flag: boolean };
 }
 
-const schema = optionsOf<Example>({
+const schema = optionsOf<Example>(() => ({
   name: required(text),
   count: nullOr(count),
-  nested: optionsOf<{ flag: boolean }>({ flag: required(flag) }),
-});
+  nested: optionsOf<{ flag: boolean }>(() => ({ flag: required(flag) })),
+}));
 
 const rejects = (options: unknown, message: string) =>
   assert.throws(() => checkOptions("example", options, schema), { code: "EINVAL", message: `example: ${message}` });
@@ -40,7 +40,7 @@ describe("option schemas", () => {
 
   test("reject what a wire schema rejects with the text of a server", () => {
     const kind = decodedBy(text, enumOf("near", "far"));
-    const options = optionsOf<{ place: string }>({ place: required(kind) });
+    const options = optionsOf<{ place: string }>(() => ({ place: required(kind) }));
     const check = (place: unknown) => () => checkOptions("example", { place }, options);
     assert.doesNotThrow(check("near"));
     assert.throws(check(1), { code: "EINVAL", message: "example: invalid `place`: got 1, expected a string" });
