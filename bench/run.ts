@@ -11,7 +11,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { buildClient, type Measured, runClient } from "./native-client.ts";
-import { buildRow, describeMachine, markdownTable, plainTable, type Row, replaceSection } from "./report.ts";
+import { buildRow, describeMachine, markdownTable, median, plainTable, type Row, replaceSection } from "./report.ts";
 import { type Scenario, scenarios } from "./scenarios.ts";
 import {
   checkoutKind,
@@ -58,8 +58,9 @@ async function bench(selection: Scenario[]): Promise<void> {
   const raw: Record<string, Rounds> = {};
   for (const scenario of selection) {
     const startedAt = performance.now();
-    const rounds = await runScenario(scenario, kinds, client);
+    const { rounds, limits: own } = await runScenario(scenario, kinds, client);
     raw[scenario.name] = rounds;
+    Object.assign(limits, medians(own));
     const added = scenario.metrics.map((metric) => buildRow(scenario.name, metric, rounds, limits));
     rows.push(...added);
     const clientCpu = kinds.map(({ name }) => `${name} ${rounds[name].at(-1)?.clientCpu?.toFixed(2) ?? "-"}`);
@@ -81,11 +82,13 @@ async function bench(selection: Scenario[]): Promise<void> {
 }
 
 /** Runs both servers in every round, so that both see the same load of the host. */
-async function runScenario(scenario: Scenario, kinds: ServerKind[], client: string): Promise<Rounds> {
+async function runScenario(scenario: Scenario, kinds: ServerKind[], client: string) {
   const rounds: Rounds = { peer: [], ours: [] };
+  const limits: Measured[] = [];
   const reusedServers = new Map<ServerName, ServerUnderTest>();
   try {
     for (let round = 0; round < Number(flags.rounds ?? scenario.rounds); round++) {
+      if (scenario.limits) limits.push(await runClient(client, scenario.limits));
       // The first server of a round warms the caches for the other, so the order alternates.
       for (const kind of round % 2 === 0 ? kinds : kinds.toReversed()) {
         const flags = kind.name === "ours" ? (scenario.oursFlags ?? []) : [];
@@ -102,7 +105,12 @@ async function runScenario(scenario: Scenario, kinds: ServerKind[], client: stri
   } finally {
     for (const server of reusedServers.values()) await server.stop();
   }
-  return rounds;
+  return { rounds, limits };
+}
+
+function medians(rounds: Measured[]): Measured {
+  const keys = Object.keys(rounds[0] ?? {});
+  return Object.fromEntries(keys.map((key) => [key, median(rounds.map((measured) => measured[key])) ?? 0]));
 }
 
 /** Returns the scenarios with these names or name prefixes. */

@@ -414,7 +414,8 @@ int spawnHere(const Words& command, int out, posix_spawn_file_actions_t* actions
   return pid;
 }
 
-void limits(const Options& options, const std::string& self) {
+/// Start and exit without a server.
+void startLimit(const Options& options) {
   std::vector<double> samples;
   for (long i = options.number("n", 100); i > 0; i--) {
     double before = nowMs();
@@ -424,6 +425,10 @@ void limits(const Options& options, const std::string& self) {
     waitpid(pid, &status, 0);
     samples.push_back(nowMs() - before);
   }
+  Report().percentiles(samples).print();
+}
+
+void limits(const Options& options, const std::string& self) {
   auto throughput = [&](const std::string& kind, long amount, int readEnd, int writeEnd) {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
@@ -444,7 +449,6 @@ void limits(const Options& options, const std::string& self) {
     return throughput(kind, amount, ends[0], ends[1]);
   };
   Report report;
-  report.percentiles(samples);
   for (const char* kind : {"head", "yes", "dd"})
     report.add(kind, pipeThroughput(kind, options.number("bytes", 256 << 20)));
   double lines = nowMs();
@@ -471,6 +475,7 @@ int main(int argc, char** argv) {
   if (scenario == "startup") return startup(words);
   if (scenario == "emit-lines") return emitLines(Options(words));
   if (scenario == "limits") return limits(Options(words), selfPath), 0;
+  if (scenario == "start-limit") return startLimit(Options(words)), 0;
 
   if (words.empty()) fail("expected a URL");
   Address address = parseUrl(words[0]);

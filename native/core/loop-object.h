@@ -60,6 +60,8 @@ class LoopObject {
   virtual void onFlush() {}
   // Called from the event loop after `Loop::deferSettle`, outside of the call that requested it.
   virtual void onSettle() {}
+  // Called after `Loop::scheduleIdle`, when everything queued was sent.
+  virtual void onIdle() {}
   // Called when the loop shuts down: frees everything without emitting events.
   virtual void destroyWithoutEvents() = 0;
 

@@ -70,8 +70,8 @@ bool Loop::open(struct uv_loop_s* loop) {
   // Runs last in every loop iteration, before libuv blocks.
   uv_prepare_start(prepare_, [](void* handle) {
     Loop* self = static_cast<Loop*>(uv_handle_get_data(handle));
-    if (self->unflushed_.empty()) return;
-    self->flushAll();
+    if (!self->unflushed_.empty()) self->flushAll();
+    self->runIdle();
     self->freeRemoved();
   });
   for (void* handle : {poll_, timer_, async_, prepare_, trimmer_.timer()}) {
@@ -157,11 +157,17 @@ void Loop::add(LoopObject* object) {
   updateRef();
 }
 
+void Loop::unref(LoopObject* object) {
+  unreferenced_.insert(object);
+  updateRef();
+}
+
 void Loop::remove(LoopObject* object) {
   refused_.erase(
       std::remove_if(refused_.begin(), refused_.end(), [object](Watch* watch) { return watch->owner == object; }),
       refused_.end());
   objects_.erase(object);
+  unreferenced_.erase(object);
   settling_.erase(std::remove(settling_.begin(), settling_.end(), object), settling_.end());
   if (std::exchange(object->awaitsFlush_, false))
     unflushed_.erase(std::remove(unflushed_.begin(), unflushed_.end(), object), unflushed_.end());
@@ -277,6 +283,13 @@ void Loop::flushAll() {
   if (!unflushed_.empty()) uv_async_send(async_);
 }
 
+void Loop::runIdle() {
+  std::vector<LoopObject*> now;
+  now.swap(idle_);
+  for (LoopObject* object : now)
+    if (!closing_ && objects_.count(object)) object->onIdle();
+}
+
 void Loop::onTimer() {
   timerRunning_ = false;
   retryRefusedArms();
@@ -319,7 +332,7 @@ void Loop::emit(const ValueRef& onEvent, const char* type,
                 std::initializer_list<std::pair<const char*, napi_value>> fields) {
   HandleScope scope(env_);
   ObjectBuilder event(env_);
-  event.set("type", type);
+  event.set("type", intern(type));
   for (const auto& [name, value] : fields) event.set(name, value);
   napi_value argument = event.get();
   call(onEvent.get(), 1, &argument);
@@ -329,6 +342,13 @@ napi_value Loop::intern(const char* literal) {
   ValueRef& string = strings_[literal];
   if (!string) string = ValueRef(env_, toValue(env_, literal));
   return string.get();
+}
+
+napi_value propertyKey(napi_env env, const char* name) {
+  void* loop = nullptr;
+  NAPI_CHECK(napi_get_instance_data(env, &loop));
+  // There is no loop while the addon is loaded.
+  return loop ? static_cast<Loop*>(loop)->intern(name) : toValue(env, name);
 }
 
 char* Loop::scratch(size_t bytes) {
@@ -347,7 +367,7 @@ char* Loop::received() {
 // Registered objects and reserved mail keep the event loop alive, as Node's own handles do. An idle addon does not.
 void Loop::updateRef() {
   if (closing_) return;
-  if (reservedMail_ > 0 || !objects_.empty()) uv_ref(poll_);
+  if (reservedMail_ > 0 || objects_.size() > unreferenced_.size()) uv_ref(poll_);
   else uv_unref(poll_);
 }
 
@@ -370,6 +390,7 @@ void Loop::shutDown(napi_async_cleanup_hook_handle hook) {
   delayed_.clear();
   refused_.clear();
   settling_.clear();
+  idle_.clear();
   freeRemoved();
   trimmer_.close();
   NAPI_CHECK(napi_async_destroy(env_, context_));

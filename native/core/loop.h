@@ -68,10 +68,14 @@ class Loop {
   void add(LoopObject* object);
   // Unregisters an object. It is freed once nothing in the current poll can still touch it.
   void remove(LoopObject* object);
+  // Lets the event loop end although the object is registered.
+  void unref(LoopObject* object);
   // Calls `onSettle` from the event loop, outside of the current call.
   void deferSettle(LoopObject* object);
   // Calls `onFlush` at the end of the iteration, so that everything queued in it goes out in one send.
   void scheduleFlush(LoopObject* object);
+  // Calls `onIdle` once the messages of this iteration were sent, for work that no client waits for.
+  void scheduleIdle(LoopObject* object) { idle_.push_back(object); }
   // Expects a reply to the input just written, so that it can be sent together with the response that `connection` has
   // queued.
   void expectReply(ReplyPredictor* replyPredictor, const LoopObject* connection) {
@@ -117,6 +121,7 @@ class Loop {
   bool waitForReply();
   BulkActivity bulkActivity(int64_t now) const;
   void flushAll();
+  void runIdle();
   void updateRef();
   void freeRemoved();
   void shutDown(napi_async_cleanup_hook_handle hook);
@@ -143,8 +148,10 @@ class Loop {
   napi_async_cleanup_hook_handle hook_ = nullptr;
   std::shared_ptr<Mailbox> mailbox_;
   std::unordered_set<LoopObject*> objects_;
+  std::unordered_set<LoopObject*> unreferenced_;  // part of `objects_`
   std::vector<LoopObject*> unflushed_;
   std::vector<LoopObject*> settling_;
+  std::vector<LoopObject*> idle_;
   std::vector<LoopObject*> removed_;
   ReplyPredictor* expected_ = nullptr;
   const LoopObject* exchangeConnection_ = nullptr;  // only compared

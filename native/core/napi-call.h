@@ -89,7 +89,7 @@ struct Argument {
   // The property of an options object.
   Argument property(const char* name) const {
     napi_value result = nullptr;
-    NAPI_CHECK(napi_get_named_property(env, value, name, &result));
+    NAPI_CHECK(napi_get_property(env, value, propertyKey(env, name), &result));
     return {env, result};
   }
 
@@ -163,7 +163,7 @@ napi_value invoke(napi_env env, napi_callback_info info) {
 template <class Kind, auto method>
 napi_value getNumber(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  const Kind* object = call.object<Kind>();
+  Kind* object = call.object<Kind>();
   return call.toValue(object ? static_cast<double>((object->*method)()) : 0.0);
 }
 

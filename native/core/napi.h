@@ -113,6 +113,10 @@ inline bool copyToBuffer(napi_env env, const char* bytes, size_t length, napi_va
   return NAPI_OK(napi_create_buffer_copy(env, length, bytes, nullptr, &result));
 }
 
+// Returns the property name as a value. `name` is a literal, and is converted once per environment: conversion takes
+// longer than the access to the property.
+napi_value propertyKey(napi_env env, const char* name);
+
 // A JavaScript array that is built by appending.
 class ArrayBuilder {
  public:
@@ -138,7 +142,9 @@ class ObjectBuilder {
  public:
   explicit ObjectBuilder(napi_env env) : env_(env) { NAPI_CHECK(napi_create_object(env, &object_)); }
 
-  void set(const char* name, napi_value value) { NAPI_CHECK(napi_set_named_property(env_, object_, name, value)); }
+  void set(const char* name, napi_value value) {
+    NAPI_CHECK(napi_set_property(env_, object_, propertyKey(env_, name), value));
+  }
 
   template <class Value>
   void set(const char* name, Value value) {

@@ -237,6 +237,7 @@ Bindings processBindings(napi_env env) {
       binding("write", write),
       binding("queuedInput", getNumber<Child, &Child::queuedBytes>),
       binding("writtenInput", getNumber<Child, &Child::writtenBytes>),
+      binding("startTime", getNumber<Child, &Child::startTime>),
       binding("closeStdin", invoke<Child, &Child::closeStdin>),
       binding("pause", invoke<Child, &Child::pause>),
       binding("resume", invoke<Child, &Child::resume>),

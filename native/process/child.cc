@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "core/fd.h"
+#include "process/process-table.h"
 #include "process/supervisor-channel.h"
 #include "process/wait-thread.h"
 
@@ -32,6 +33,7 @@ Child::Child(Loop* loop, SpawnRequest& request)
     : loop_(loop),
       callbacks_(std::move(request.callbacks)),
       pid_(request.pid),
+      startTime_(request.startTime),
       lease_(request.lease),
       terminal_(request.terminal),
       pipeStdin_(request.pipeStdin),
@@ -54,6 +56,7 @@ Child::Child(Loop* loop, RestoredProcess& restored, std::unique_ptr<StateSegment
     : loop_(loop),
       callbacks_(std::move(callbacks)),
       pid_(segment->header().pid),
+      startTime_(segment->header().start_time),
       lease_(segment->header().tree_tag),
       terminal_(segment->header().is_terminal != 0),
       pipeStdin_(!terminal_ && segment->header().has_stdin != 0),
@@ -87,6 +90,15 @@ void Child::begin() {
   if (segment_) loop_->arm(in_, EPOLLIN);
   for (OutputStream& stream : out_) armOutput(stream);
   if (exitEmitted_) loop_->deferSettle(this);
+  loop_->scheduleIdle(this);
+}
+
+// Read when it is needed, or when the response to the start was sent: it takes longer than all other bookkeeping of a
+// start. Until the process is reaped, no other process gets its pid.
+uint64_t Child::startTime() {
+  ProcessEntry entry;
+  if (startTime_ == 0 && !reaped_ && readEntry(pid_, entry)) startTime_ = entry.startTime;
+  return startTime_;
 }
 
 // ---- events of the loop
@@ -121,6 +133,7 @@ OutputStream* Child::findOutputStream(Watch& watch) { return &watch == &out_[0].
 // ---- exit
 
 void Child::onExit() {
+  startTime();
   siginfo_t info = {};
   if (segment_) {
     segmentExitStatus(info);

@@ -55,6 +55,7 @@ class Child final : public LoopObject {
   void onReady(Watch& watch, uint32_t events) override;
   void onDelayElapsed(Watch& watch) override;
   void onSettle() override { settle(); }
+  void onIdle() override { startTime(); }
   // Kills the process, unless it is persistent.
   void destroyWithoutEvents() override;
 
@@ -62,6 +63,8 @@ class Child final : public LoopObject {
   void write(const char* bytes, size_t length, const std::string* id = nullptr);
   bool hasWriteId(std::string_view id) const;
   size_t queuedBytes() const { return queuedBytes_; }
+  // Start time of the process in the process table; 0 if it could not be read.
+  uint64_t startTime();
   // Total bytes written so far.
   uint64_t writtenBytes() const { return writtenBytes_; }
   void closeStdin();
@@ -122,6 +125,7 @@ class Child final : public LoopObject {
   Loop* loop_;
   ChildCallbacks callbacks_;
   const pid_t pid_;
+  uint64_t startTime_;
   const CgroupLease lease_;
   const bool terminal_;
   const bool pipeStdin_;

@@ -278,7 +278,7 @@ bool start(SpawnRequest& request) {
   if (plan.isUntagged) request.treeTag = 0;
   // Not reaped yet, so the pid is not reused, whether the process is dead or alive.
   ProcessEntry entry;
-  if (readEntry(pid, entry)) request.startTime = entry.startTime;
+  if (isPersistent && readEntry(pid, entry)) request.startTime = entry.startTime;
   if (!pidfd) {
     request.exitFd = std::move(exitReadEnd);
     watchExit(pid, std::move(exitWriteEnd));

@@ -64,7 +64,7 @@ struct SpawnRequest final : Mail {
   uint64_t treeTag = 0;    // identifies the process tree; 0: none. Reset if it could not be set
   CgroupLease lease = 0;   // cgroup of the process tree; 0: none
   int cgroupErr = 0;       // errno of a failed attempt to use a cgroup; 0: none failed
-  uint64_t startTime = 0;  // as in /proc; distinguishes the leader from a later process with its pid
+  uint64_t startTime = 0;  // as in /proc; only for a persistent process
   UniqueFd exitFd;         // readable once the leader has exited
   UniqueFd stdinFd;        // write end of the stdin pipe
   UniqueFd stdoutFd;       // read end of the stdout pipe, or pty master

@@ -28,7 +28,6 @@ void SpawnRequest::deliver(Loop& loop) {
     loop.add(child);
     result.set("child", child->handle(env));
     result.set("pid", pid);
-    result.set("startTime", startTime);
     result.set("pts", pts);
     ArrayBuilder pipes(env);
     for (const uint64_t inode : pipeInodes)

@@ -87,7 +87,6 @@ napi_value segmentEntries(napi_env env, const StateSegment& segment) {
 napi_value restoredFields(napi_env env, const StateSegment& segment, const segment_header& header) {
   ObjectBuilder fields(env);
   fields.set("pid", header.pid);
-  fields.set("startTime", header.start_time);
   fields.set("pts", header.pts);
   ArrayBuilder pipes(env);
   for (const uint64_t inode : header.pipes)

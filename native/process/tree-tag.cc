@@ -3,7 +3,7 @@
 //
 // It uses the limit on file locks, which the kernel has ignored since Linux 2.4, so that no program has a reason to set
 // it. A process that sets it tries to hide from the server and is killed once it is an orphan
-// (src/local/tree/tree-kill.ts).
+// (src/local/tree/tree-members.ts).
 //
 // Hard limits prevent a process from taking another tag: they can be lowered, but only root can raise them. The limit
 // on realtime CPU time, which has no effect above a century, carries the tag check (tag_check_of). Programs with

@@ -23,11 +23,14 @@ export class MemoryBudget {
   readonly #reclaimers: { order: ReclaimOrder; reclaim: Reclaimer }[] = [];
   readonly #waiting = new Map<() => void, number>();
   readonly #onFull = new Set<() => void>();
-  /** Listeners of `afterGrowth`, with the bytes that may still be charged before the call. */
+  /** Sum of all bytes that were charged or noted. */
+  #grownBytes = 0;
+  /** Listeners of `afterGrowth`, each with the value of `#grownBytes` at which it is due. */
   readonly #onGrowth = new Map<() => void, number>();
-  /** Bytes that may still be released before `#onRelease` is called. */
-  #releaseBytes = Number.POSITIVE_INFINITY;
-  #onRelease: (() => void) | null = null;
+  /** No listener is due before. */
+  #growthDueBytes = Number.POSITIVE_INFINITY;
+  /** Listener of `afterRelease`, with the bytes that may still be released before the call. */
+  #onRelease: { bytes: number; listener: () => void } | null = null;
 
   constructor(maxBytes: number) {
     this.maxBytes = maxBytes;
@@ -63,10 +66,12 @@ export class MemoryBudget {
     if (this.#bytes <= this.#limitBytes) this.#reclaimAboveBytes = this.#limitBytes;
     if (this.#isFull && this.#bytes <= this.#lowWaterBytes) this.#setFull(false);
     if (this.#waiting.size > 0 && !this.#isReclaiming) this.#wake();
-    this.#releaseBytes -= bytes;
-    if (this.#releaseBytes > 0) return;
-    this.#releaseBytes = Number.POSITIVE_INFINITY;
-    this.#onRelease?.();
+    if (this.#onRelease === null) return;
+    this.#onRelease.bytes -= bytes;
+    if (this.#onRelease.bytes > 0) return;
+    const { listener } = this.#onRelease;
+    this.#onRelease = null;
+    listener();
   }
 
   /** Reports whether `bytes` more fit, after reclaiming if necessary. Does not charge them. */
@@ -105,22 +110,25 @@ export class MemoryBudget {
    * replaces the first.
    */
   afterGrowth(bytes: number, listener: () => void): void {
-    this.#onGrowth.set(listener, bytes);
+    const dueBytes = this.#grownBytes + bytes;
+    this.#onGrowth.set(listener, dueBytes);
+    this.#growthDueBytes = Math.min(this.#growthDueBytes, dueBytes);
   }
 
   /** Calls `listener` once, after `bytes` more bytes have been released. */
   afterRelease(bytes: number, listener: () => void): void {
-    this.#releaseBytes = bytes;
-    this.#onRelease = listener;
+    this.#onRelease = { bytes, listener };
   }
 
   /** Counts bytes that are not charged, such as the memory of a new process, toward `afterGrowth`. */
   noteGrowth(bytes: number): void {
-    // A copy, because a listener waits for further growth.
-    for (const [listener, left] of [...this.#onGrowth]) {
-      if (left > bytes) this.#onGrowth.set(listener, left - bytes);
-      else if (this.#onGrowth.delete(listener)) listener();
-    }
+    this.#grownBytes += bytes;
+    if (this.#grownBytes < this.#growthDueBytes) return;
+    const due = [...this.#onGrowth].filter(([, dueBytes]) => dueBytes <= this.#grownBytes);
+    for (const [listener] of due) this.#onGrowth.delete(listener);
+    this.#growthDueBytes = Math.min(...this.#onGrowth.values());
+    // A listener may wait for further growth.
+    for (const [listener] of due) listener();
   }
 
   /** Calls `listener` when `isFull` changes. Returns a function that unsubscribes. */

@@ -6,7 +6,8 @@
  * return omitUndefined<WaitResult>({ reason, match });
  */
 export function omitUndefined<T extends object>(members: T): T {
-  const all = { ...members };
-  for (const key in all) if (all[key] === undefined) Reflect.deleteProperty(all, key);
-  return all;
+  const present: Partial<T> = {};
+  for (const key in members) if (members[key] !== undefined) present[key] = members[key];
+  // Only optional members can be undefined.
+  return present as T;
 }

@@ -18,19 +18,22 @@ export function buildChildEnv(
   host: Record<string, string | undefined>,
 ): Record<string, string> {
   const policy = request.envPolicy;
+  if (!policy) return removeCredentials({ ...request.env });
   const variables = new Map<string, string>();
-  if (policy) {
-    for (const [name, value] of inherited(policy, host)) variables.set(name, value);
-    if (request.secretGuard) for (const name of secretNames(request, host)) variables.delete(name);
-    else if (!policy.ignoreDefaultExcludes) removeWhere(variables, matchesAny(SECRET_PATTERNS));
-    removeWhere(variables, matchesAny(policy.exclude));
-    for (const [name, value] of Object.entries(policy.set)) variables.set(name, value);
-    const isIncluded = matchesAny(policy.includeOnly);
-    if (policy.includeOnly.length > 0) removeWhere(variables, (name) => !isIncluded(name));
-  }
+  for (const [name, value] of inherited(policy, host)) variables.set(name, value);
+  if (request.secretGuard) for (const name of secretNames(request, host)) variables.delete(name);
+  else if (!policy.ignoreDefaultExcludes) removeWhere(variables, matchesAny(SECRET_PATTERNS));
+  removeWhere(variables, matchesAny(policy.exclude));
+  for (const [name, value] of Object.entries(policy.set)) variables.set(name, value);
+  const isIncluded = matchesAny(policy.includeOnly);
+  if (policy.includeOnly.length > 0) removeWhere(variables, (name) => !isIncluded(name));
   for (const [name, value] of Object.entries(request.env)) variables.set(name, value);
-  removeWhere(variables, (name) => ALWAYS_STRIPPED.has(name.toUpperCase()));
-  return Object.fromEntries(variables);
+  return removeCredentials(Object.fromEntries(variables));
+}
+
+function removeCredentials(env: Record<string, string>): Record<string, string> {
+  for (const name of Object.keys(env)) if (ALWAYS_STRIPPED.has(name.toUpperCase())) delete env[name];
+  return env;
 }
 
 /** Returns the sorted names of the host's variables that the secret filter removes for this child. */

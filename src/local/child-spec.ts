@@ -14,8 +14,9 @@ export function childSpecOf(params: StartParams, env: Record<string, string>): C
   };
   if (file === "") reject(`missing program for ${params.tty ? "PTY" : "pipe"} spawn`);
   const argv0 = params.arg0 ?? file;
-  if ([file, argv0, ...args].some(hasNul)) reject("nul byte found in provided data");
-  if (Object.entries(env).flat().some(hasNul)) reject("data provided contains a nul byte");
+  if (hasNul(argv0) || params.argv.some(hasNul)) reject("nul byte found in provided data");
+  for (const [name, value] of Object.entries(env))
+    if (hasNul(name) || hasNul(value)) reject("data provided contains a nul byte");
   const cwd = nativePath(params.cwd);
   if (hasNul(cwd)) reject("nul byte found in provided data");
   return {

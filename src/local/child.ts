@@ -77,8 +77,8 @@ export interface Child {
   readonly pid: number;
   /** Start time in the process table. It distinguishes the leader and its descendants from reused pids. */
   readonly startTime: number;
-  /** The tree tag that descendants inherit; 0 if the tree is untagged. */
-  readonly treeTag: number;
+  /** The tree tag that descendants inherit; null if the tree is untagged. */
+  readonly treeTag: number | null;
   readonly input: ChildInput;
   pause(): void;
   resume(): void;

@@ -122,7 +122,7 @@ function watchChild({ pid, child, stdout, stderr }: NodeChild, events: ChildEven
   return {
     pid,
     startTime: procFsTable.entry(pid)?.startTime ?? 0,
-    treeTag: 0,
+    treeTag: null,
     stdioIdentity: NO_STDIO_IDENTITY,
     input: {
       write(bytes, writeId) {
@@ -173,12 +173,12 @@ function watchChild({ pid, child, stdout, stderr }: NodeChild, events: ChildEven
 
 /** Node reports a missing working directory as a missing executable; this checks which of the two is missing. */
 function explainStartFailure(error: unknown, spec: ChildSpec): SpawnError {
-  const errno = error instanceof Error && "errno" in error && typeof error.errno === "number" ? -error.errno : 0;
+  const errno = error instanceof Error && "errno" in error && typeof error.errno === "number" ? -error.errno : null;
   if (errno === constants.errno.ENOENT || errno === constants.errno.ENOTDIR) {
     const cwd = statSync(spec.cwd, { throwIfNoEntry: false });
     if (!cwd) return toSpawnError(constants.errno.ENOENT, "chdir", spec.cwd);
     if (!cwd.isDirectory()) return toSpawnError(constants.errno.ENOTDIR, "chdir", spec.cwd);
   }
-  if (errno > 0) return toSpawnError(errno, "execve", spec.file);
+  if (errno !== null) return toSpawnError(errno, "execve", spec.file);
   return spawnErrorFromRequest("spawn failed: the system rejected the request", spec.file, { cause: error });
 }

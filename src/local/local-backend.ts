@@ -120,7 +120,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     const sandboxes = await Promise.all(readable.map((process) => this.#restoreSandbox(process)));
     // Runs without a pause until the caller has the processes: their events begin with the next tick of the event loop.
     const restored = readable.map((process, at) => this.#restore(process, sandboxes[at] ?? null));
-    this.#openCgroups(readable.map(({ inherited }) => inherited.child.treeTag));
+    this.#openCgroups(readable.flatMap(({ inherited }) => inherited.child.treeTag ?? []));
     return { restored, unreadable };
   }
 
@@ -166,17 +166,19 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     );
   }
 
-  async #start({ signal, ...params }: StartParams): Promise<LocalProcess> {
-    if (this.#disposed) throw invalidRequest("start process: the backend is closed");
-    signal?.throwIfAborted();
-    const { lifetime = "session" } = params;
-    if (this.#options.isLibrary && lifetime !== "session")
-      throw invalidParams(`lifetime \`${lifetime}\`: not supported by a local backend; requires procwire serve`);
-    return abortableStart(this.#startSteps(params), signal);
+  #start(params: StartParams): Promise<LocalProcess> {
+    const { signal } = params;
+    const starting = this.#startSteps(params);
+    return signal ? abortableStart(starting, signal) : starting;
   }
 
   /** Prepares, sandboxes, spawns and registers a process. A step that fails undoes the steps before it. */
   async #startSteps(params: StartParams): Promise<LocalProcess> {
+    if (this.#disposed) throw invalidRequest("start process: the backend is closed");
+    params.signal?.throwIfAborted();
+    const { lifetime = "session" } = params;
+    if (this.#options.isLibrary && lifetime !== "session")
+      throw invalidParams(`lifetime \`${lifetime}\`: not supported by a local backend; requires procwire serve`);
     using undo = new DisposableStack();
     const { processId, cwdIdentity, name } = params;
     this.#reserveId(processId);
@@ -194,7 +196,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     const listeners = enforced && new SandboxListeners(enforced);
     undo.defer(() => listeners?.close());
     const variables = enforced ? enforced.variables : await network?.listen();
-    const prepared = childSpecOf(params, { ...childEnv, ...variables });
+    const prepared = childSpecOf(params, variables ? { ...childEnv, ...variables } : childEnv);
     // Stays open until the start has ended.
     using verified = cwdIdentity === undefined ? null : openVerifiedDirectory(prepared.cwd, cwdIdentity);
     const directory = verified?.fd;

@@ -1,7 +1,7 @@
-import { readFileSync } from "node:fs";
 import type { Socket } from "node:net";
 import { type Clock, sleep } from "../async/clock.ts";
 import type { StartParams } from "../exec/exec-process.ts";
+import { readOrEmpty } from "./tree/proc-files.ts";
 import { listOpenFiles, type ProcessEntry } from "./tree/process-table.ts";
 
 /** The network proxy of one process, as the backend uses it. */
@@ -74,7 +74,7 @@ export class TreeConnections {
     const files = new Set(tree().flatMap(({ pid }) => listOpenFiles(pid)));
     const found = new Set<string>();
     for (const path of ["/proc/self/net/tcp", "/proc/self/net/tcp6"])
-      for (const [, peer, local, inode] of readTable(path).matchAll(LOOPBACK_ROW))
+      for (const [, peer, local, inode] of readOrEmpty(path, "latin1").matchAll(LOOPBACK_ROW))
         if (files.has(`socket:[${inode}]`)) found.add(`${peer} ${local}`);
     this.#pauseUntilMs = 2 * clock.monotonic() - startedMs;
     return found;
@@ -89,11 +89,3 @@ const LOOPBACK_ROW =
   / (?:0{16}F{4}0{4})?0100007F:([\dA-F]{4}) (?:0{16}F{4}0{4})?0100007F:([\dA-F]{4}) \S+ \S+ \S+ +\S+ +\d+ +\d+ +(\d+)/g;
 
 const toHex = (port: number) => port.toString(16).toUpperCase().padStart(4, "0");
-
-function readTable(path: string): string {
-  try {
-    return readFileSync(path, "latin1");
-  } catch {
-    return "";
-  }
-}

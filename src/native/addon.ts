@@ -99,7 +99,6 @@ export type NativeSpawnResult =
       errno: 0;
       child: NativeChild;
       pid: number;
-      startTime: number;
       /** -1 without a terminal. */
       pts: number;
       /** Inodes of its pipes. */
@@ -148,7 +147,6 @@ export interface NativeListing {
 /** A persistent process of an earlier server. */
 export interface NativeRestored {
   pid: number;
-  startTime: number;
   pts: number;
   pipes: number[];
   treeTag: number;
@@ -204,6 +202,8 @@ export class NativeAddon {
   readonly hasWriteId!: (child: NativeChild, writeId: string) => boolean;
   /** Leaves all further direct input to JavaScript. */
   readonly rejectDirectInput!: (child: NativeChild) => void;
+  /** Start time of the child in the process table; 0 if it could not be read. */
+  readonly startTime!: (child: NativeChild) => number;
   readonly closeStdin!: (child: NativeChild) => void;
   readonly pause!: (child: NativeChild) => void;
   readonly resume!: (child: NativeChild) => void;

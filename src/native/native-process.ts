@@ -1,12 +1,20 @@
 import type { TerminalSize, TtyState } from "../exec/exec-process.ts";
-import type { Child, ChildEvents, ChildInput, ProcessCgroup, SpawnChild, StdioIdentity } from "../local/child.ts";
+import type {
+  Child,
+  ChildEvents,
+  ChildInput,
+  ChildSpec,
+  ProcessCgroup,
+  SpawnChild,
+  StdioIdentity,
+} from "../local/child.ts";
 import { NO_STDIO_IDENTITY } from "../local/child.ts";
 import { errnoMessage, outputReadError } from "../local/errno-text.ts";
 import type { PersistentChild, SupervisorChannel } from "../local/persistent/persistent-child.ts";
 import type { ProcessPlatform } from "../local/platform.ts";
 import { toSpawnError } from "../local/spawn-error.ts";
 import { serverCgroupPath } from "../local/tree/cgroups.ts";
-import type { ProcessEntry, ProcessTable } from "../local/tree/process-table.ts";
+import type { ProcessEntry, ProcessTable, ProcessTag } from "../local/tree/process-table.ts";
 import { treeTags } from "../local/tree/tree-tags.ts";
 import type { NativeAddon, NativeChild, NativeChildEvent, NativeEntries } from "./addon.ts";
 import { NativeEventError } from "./addon.ts";
@@ -43,24 +51,18 @@ export function nativeSpawn(native: NativeAddon, onCgroupFailure = (_errno: numb
   return (spec, events) =>
     new Promise((resolve, reject) => {
       let started: NativeChildProcess | null = null;
-      const issuedTag = native.spawn({
+      const issued = native.spawn({
         file: spec.file,
         argv: joinNulTerminated(spec.argv),
-        env: joinNulTerminated(Object.entries(spec.env).map(([name, value]) => `${name}=${value}`)),
+        env: joinVariables(spec.env),
         cwd: spec.cwd,
         directory: spec.directory ?? -1,
         terminal: spec.terminal !== null,
         rows: spec.terminal?.rows ?? 0,
         cols: spec.terminal?.cols ?? 0,
         pipeStdin: spec.pipeStdin,
-        descriptors: Int32Array.from(spec.descriptors),
-        limits: Float64Array.from(
-          (spec.limits?.resources ?? []).flatMap(({ resource, soft, hard }) => [
-            native.resourceLimits[resource],
-            soft,
-            hard,
-          ]),
-        ),
+        descriptors: spec.descriptors.length === 0 ? NO_DESCRIPTORS : Int32Array.from(spec.descriptors),
+        limits: spec.limits ? packResourceLimits(native, spec.limits) : NO_LIMITS,
         cgroups: spec.limits ? joinNulTerminated(spec.limits.cgroups) : "",
         landlock: spec.landlock ?? false,
         wantsCgroup: !spec.limits?.tree,
@@ -72,13 +74,14 @@ export function nativeSpawn(native: NativeAddon, onCgroupFailure = (_errno: numb
             reject(toSpawnError(result.errno, result.syscall, result.path));
             return;
           }
-          const { child, pid, startTime, pts, pipes, treeTag, cgroupLease, cgroupErrno } = result;
+          const { child, pid, pts, pipes, cgroupLease, cgroupErrno } = result;
+          const treeTag = toTreeTag(result.treeTag);
           if (treeTag !== issuedTag) treeTags.forget(issuedTag);
           // The addon issued a tag but could not set it.
-          if (treeTag === 0 && issuedTag !== 0) treeTags.add(treeTag);
+          if (treeTag === null && issuedTag !== null) treeTags.add(treeTag);
           if (cgroupErrno !== 0) onCgroupFailure(cgroupErrno);
           const cgroup = spec.limits?.tree ?? (cgroupLease > 0 ? nativeProcessCgroup(native, cgroupLease) : null);
-          const identity = { pid, startTime, treeTag, cgroup };
+          const identity = { pid, treeTag, cgroup };
           const stdio = { pipes, pts: pts < 0 ? null : pts };
           started = new NativeChildProcess(native, child, identity, stdio, spec.persistent !== undefined);
           resolve(started);
@@ -90,6 +93,7 @@ export function nativeSpawn(native: NativeAddon, onCgroupFailure = (_errno: numb
           dispatchChildEvent(events, event);
         },
       });
+      const issuedTag = toTreeTag(issued);
       // Registered before the start completes, because a descendant may already be an orphan then.
       treeTags.add(issuedTag);
     });
@@ -115,8 +119,7 @@ function nativePersistentChild(native: NativeAddon, child: NativeChild): Persist
 export class NativeChildProcess implements Child {
   readonly persistent: PersistentChild | null;
   readonly pid: number;
-  readonly startTime: number;
-  readonly treeTag: number;
+  readonly treeTag: number | null;
   readonly cgroup: ProcessCgroup | null;
   readonly input: ChildInput;
   readonly #native: NativeAddon;
@@ -126,7 +129,7 @@ export class NativeChildProcess implements Child {
   constructor(
     native: NativeAddon,
     child: NativeChild,
-    { pid, startTime, treeTag, cgroup = null }: Pick<Child, "pid" | "startTime" | "treeTag" | "cgroup">,
+    { pid, treeTag, cgroup = null }: Pick<Child, "pid" | "treeTag" | "cgroup">,
     stdioIdentity: StdioIdentity,
     isPersistent: boolean,
   ) {
@@ -134,11 +137,14 @@ export class NativeChildProcess implements Child {
     this.#native = native;
     this.#child = child;
     this.pid = pid;
-    this.startTime = startTime;
     this.treeTag = treeTag;
     this.cgroup = cgroup;
     this.stdioIdentity = stdioIdentity;
     this.input = new NativeChildInput(native, child, isPersistent);
+  }
+
+  get startTime(): number {
+    return this.#native.startTime(this.#child);
   }
 
   clearStdioIdentity(): void {
@@ -238,9 +244,36 @@ export function dispatchChildEvent(events: ChildEvents, event: NativeChildEvent)
   }
 }
 
+const NO_DESCRIPTORS = new Int32Array(0);
+const NO_LIMITS = new Float64Array(0);
+
+function packResourceLimits(native: NativeAddon, { resources }: NonNullable<ChildSpec["limits"]>): Float64Array {
+  return Float64Array.from(
+    resources.flatMap(({ resource, soft, hard }) => [native.resourceLimits[resource], soft, hard]),
+  );
+}
+
 /** Joins parts with terminating zero bytes, so that one value crosses into the addon instead of one per part. */
 function joinNulTerminated(parts: readonly string[]): string {
-  return parts.map((part) => `${part}\0`).join("");
+  let joined = "";
+  for (const part of parts) joined += `${part}\0`;
+  return joined;
+}
+
+function joinVariables(env: ChildSpec["env"]): string {
+  let joined = "";
+  for (const [name, value] of Object.entries(env)) joined += `${name}=${value}\0`;
+  return joined;
+}
+
+/** Converts a tree tag of the addon, where 0 means untagged. */
+export function toTreeTag(tag: number): number | null {
+  return tag === 0 ? null : tag;
+}
+
+/** Converts the tag of a process that the addon has read: 0 if it is untagged, negative if it has tampered with the tag. */
+export function toProcessTag(tag: number): ProcessTag | null {
+  return tag === 0 ? null : { tag: Math.abs(tag), isTampered: tag < 0 };
 }
 
 /** Process table of the addon: takes microseconds, where reading /proc from JavaScript takes milliseconds. */
@@ -252,7 +285,7 @@ export function nativeProcessTable(native: NativeAddon): ProcessTable {
     children: (parents) =>
       [...parents].flatMap((parent) => native.childPids(parent).flatMap((pid) => decode(native.entry(pid)))),
     entry: (pid) => decode(native.entry(pid))[0] ?? null,
-    tagOf: (pid) => native.tagOf(pid),
+    tagOf: (pid) => toProcessTag(native.tagOf(pid)),
     hasOpen: (pid, stdio) => native.hasStdioOpen(pid, stdio.pts ?? -1, ...stdio.pipes),
     signal: (identity, signal) => native.signal(identity.pid, identity.startTime, signal) === 0,
   };

@@ -3,7 +3,7 @@ import type { ChildEvents } from "../local/child.ts";
 import type { RestoredChild, RestoredEvent, SupervisorChannel } from "../local/persistent/persistent-child.ts";
 import { treeTags } from "../local/tree/tree-tags.ts";
 import type { NativeAddon, NativeRestored } from "./addon.ts";
-import { dispatchChildEvent, NativeChildProcess, nativeProcessCgroup } from "./native-process.ts";
+import { dispatchChildEvent, NativeChildProcess, nativeProcessCgroup, toTreeTag } from "./native-process.ts";
 
 /** The supervisor of this server. */
 export interface Supervisor {
@@ -78,13 +78,13 @@ function takeRestoredChild(native: NativeAddon): RestoredChild | "unreadable" | 
   if (taken === undefined) return null;
   if (taken === true) return "unreadable";
   const [child, restored] = taken;
-  const { pid, startTime, treeTag, pipes, pts } = restored;
-  treeTags.add(treeTag);
+  const { pid, treeTag, pipes, pts } = restored;
+  treeTags.add(toTreeTag(treeTag));
   started = new NativeChildProcess(
     native,
     child,
     // The cgroup lease of a persistent process is its tree tag.
-    { pid, startTime, treeTag, cgroup: nativeProcessCgroup(native, treeTag) },
+    { pid, treeTag: toTreeTag(treeTag), cgroup: nativeProcessCgroup(native, treeTag) },
     { pipes, pts: pts < 0 ? null : pts },
     true,
   );

@@ -1,3 +1,4 @@
+import { decodeValidUtf8 } from "../base/text/utf8.ts";
 import { invalidParams, invalidRequest, type RequestError } from "./errors.ts";
 
 /**
@@ -7,12 +8,11 @@ import { invalidParams, invalidRequest, type RequestError } from "./errors.ts";
  * of another host or of a Windows drive fails when it is used (-32600 for files).
  */
 export function pathFromUri(uri: string): string {
-  const bytes = pathBytesFromUri(uri);
-  try {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
-  } catch {
-    throw foreignPath(normalizePathUri(uri));
-  }
+  const plainPath = PLAIN_URI.exec(uri)?.[1];
+  if (plainPath !== undefined) return plainPath;
+  const path = decodeValidUtf8(pathBytesFromUri(uri));
+  if (path === null) throw foreignPath(normalizePathUri(uri));
+  return path;
 }
 
 /** Converts the URI of a working directory. Errors mention `cwd` for the caller of `process/start`. */
@@ -37,7 +37,7 @@ export function pathBytesFromUri(uri: string): Uint8Array {
 
 /** Returns the normal form of a path URI, which may name another host. Throws if `uri` is not a path URI. */
 export function normalizePathUri(uri: string): string {
-  return toNormalForm(parse(uri));
+  return PLAIN_URI.test(uri) ? uri : toNormalForm(parse(uri));
 }
 
 /** Converts a native absolute path to a URI. Percent-encodes reserved and non-ASCII bytes. */
@@ -75,6 +75,11 @@ export function decodePathText(text: string): Uint8Array {
 const MUST_ENCODE = new Set('"#%<>?`\\^{|}');
 /** A path without reserved and non-ASCII characters, and without a colon, which a drive has. */
 const PLAIN_PATH = /^[!$&-9;=@-[\]_a-z~]*$/;
+/**
+ * The URI of a path without escapes, dot segments and empty segments: in normal form, and a prefix and the path. Skips the
+ * URL parser for the working directory of nearly every start.
+ */
+const PLAIN_URI = /^file:\/\/((?:\/[A-Za-z0-9_-][A-Za-z0-9_.-]*)+)$/;
 const WINDOWS_DRIVE = /^\/[A-Za-z]:(\/|$)/;
 const HAS_SCHEME = /^[A-Za-z][A-Za-z0-9+.-]*:/;
 /** C0 controls and spaces, which the URL standard strips around a URL. */

@@ -37,7 +37,7 @@ export class CappedBackend implements HostBackend {
     const error = this.#deps.closingError();
     if (error) throw error;
     const limits = mergeLimits(this.#deps.config.limits, params.limits);
-    return this.#startTracked({ ...params, limits });
+    return await this.#startTracked(limits ? { ...params, limits } : params);
   }
 
   async usage(): ReturnType<NonNullable<HostBackend["usage"]>> {
@@ -77,7 +77,7 @@ export class CappedBackend implements HostBackend {
     this.#liveProcesses++;
     const beganAtMs = performance.now();
     try {
-      const started = await this.#startRecorded(params);
+      const started = await (params.networkProxy ? this.#startRecorded(params) : this.#backend.start(params));
       metrics?.processStarted(started, performance.now() - beganAtMs);
       this.#countUntilEnded(started, release);
       return started;
@@ -92,7 +92,6 @@ export class CappedBackend implements HostBackend {
 
   /** Starts a process and records the decisions of its network proxy. */
   async #startRecorded(params: StartParams): Promise<HostProcess> {
-    if (!params.networkProxy) return this.#backend.start(params);
     const network = new NetworkLog(Date.now);
     const onNetworkDecision = (decision: NetworkDecision) => {
       network.add(decision);

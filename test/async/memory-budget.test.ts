@@ -184,3 +184,46 @@ test("closed logs are evicted before snapshots, and snapshots before live logs",
   budget.setLimit(50);
   assert.deepEqual([...order], ["closed log", "snapshot", "live log"]);
 });
+
+test("afterGrowth calls each listener once, when its bytes have been charged or noted since", () => {
+  const budget = new MemoryBudget(1000);
+  const calls: string[] = [];
+  const repeat = () => {
+    calls.push(`repeat at ${budget.bytes}`);
+    budget.afterGrowth(50, repeat);
+  };
+  const replaced = () => calls.push(`replaced at ${budget.bytes}`);
+  budget.afterGrowth(50, repeat);
+  budget.afterGrowth(20, replaced);
+  budget.afterGrowth(120, replaced);
+  budget.charge(40);
+  budget.release(40);
+  assert.deepEqual(calls, []);
+  budget.noteGrowth(10);
+  assert.deepEqual(calls, ["repeat at 0"]);
+  budget.charge(100);
+  assert.deepEqual(calls, ["repeat at 0", "replaced at 100", "repeat at 100"]);
+  budget.charge(49);
+  assert.equal(calls.length, 3);
+  budget.charge(1);
+  assert.deepEqual(calls.slice(3), ["repeat at 150"]);
+});
+
+test("the memory budget calls the listener of a release once, and a second listener replaces the first", () => {
+  const budget = new MemoryBudget(100);
+  const calls: string[] = [];
+  budget.charge(100);
+  budget.afterRelease(10, () => calls.push("replaced"));
+  budget.afterRelease(20, () => {
+    calls.push("first");
+    budget.afterRelease(30, () => calls.push("second"));
+  });
+  budget.release(19);
+  assert.deepEqual(calls, []);
+  budget.release(1);
+  budget.release(29);
+  assert.deepEqual(calls, ["first"]);
+  budget.release(1);
+  budget.release(50);
+  assert.deepEqual(calls, ["first", "second"]);
+});

@@ -18,7 +18,7 @@ const NOBODY: ProcessTable = {
   orphanPids: () => [],
   children: () => [],
   entry: () => null,
-  tagOf: () => 0,
+  tagOf: () => null,
   hasOpen: () => false,
   signal: () => false,
 };
@@ -86,7 +86,7 @@ for (const [way, ms] of [
       const child = {
         pid: 1_000_000_000,
         startTime: 1,
-        treeTag: 0,
+        treeTag: null,
         stdioIdentity: { pipes: [], pts: null },
         signalGroup: (signal: number) => signals.push(signal) > 0,
       };

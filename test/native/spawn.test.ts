@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
+import { parseProcStat } from "../../src/base/proc-stat.ts";
 import type { ChildSpec } from "../../src/local/child.ts";
 import { SpawnError } from "../../src/local/spawn-error.ts";
 import { addon, NO_ADDON, startChild, TERMINAL } from "./started.ts";
@@ -22,6 +23,20 @@ async function failure(argv: string[], options: Partial<ChildSpec> = {}): Promis
 }
 
 describe("starting a process", { skip: NO_ADDON }, () => {
+  test("keeps the start time of the process after its exit, also if it was not read before", async () => {
+    const live = await startChild(["cat"], { pipeStdin: true });
+    const expected = parseProcStat(readFileSync(`/proc/${live.child.pid}/stat`, "utf8"))?.startTime;
+    assert.equal(live.child.startTime, expected);
+    live.child.input.close();
+    await live.close;
+    assert.equal(live.child.startTime, expected);
+
+    // The shell prints its own start time, because the process is gone when the test reads it.
+    const ended = await startChild(["sh", "-c", 'read -r stat < /proc/$$/stat; echo "$stat"']);
+    await ended.close;
+    assert.equal(ended.child.startTime, parseProcStat(ended.output().toString())?.startTime);
+  });
+
   for (const terminal of [null, TERMINAL]) {
     const how = terminal ? "in a terminal" : "with pipes";
 

@@ -112,6 +112,20 @@ test("every text path is converted to a URI and back", () => {
   );
 });
 
+test("every URI has the normal form and the path of the URL parser", () => {
+  const name = fc.string({ unit: fc.constantFrom("a", "Z", "9", ".", "-", "_", "~", ":", "%41", " "), maxLength: 4 });
+  fc.assert(
+    fc.property(fc.array(name, { minLength: 1, maxLength: 4 }), (names) => {
+      const uri = `file:///${names.join("/")}`;
+      const { pathname } = new URL(uri);
+      if (/^\/[A-Za-z]:(\/|$)/.test(pathname)) return;
+      assert.equal(normalizePathUri(uri), `file://${pathname}`);
+      assert.equal(pathFromUri(uri), decodeURIComponent(pathname));
+    }),
+    { numRuns: 2000 },
+  );
+});
+
 test("pathFromUri converts any text to an absolute path or a request error", () => {
   const texts = fc.oneof(
     fc.string({ unit: "binary" }),

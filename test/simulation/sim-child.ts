@@ -24,7 +24,7 @@ export interface SimChildOptions {
 export class SimChild implements Child {
   readonly pid: number;
   readonly startTime = 1;
-  readonly treeTag = 0;
+  readonly treeTag = null;
   readonly stdioIdentity = NO_STDIO_IDENTITY;
   readonly input: ChildInput;
   readonly #options: SimChildOptions;

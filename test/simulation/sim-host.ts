@@ -30,7 +30,7 @@ const EMPTY_TABLE: ProcessTable = {
   orphanPids: () => [],
   children: () => [],
   entry: () => null,
-  tagOf: () => 0,
+  tagOf: () => null,
   hasOpen: () => false,
   signal: () => false,
 };

@@ -6,10 +6,15 @@ export interface ProcessLimits extends Infer<typeof processLimits> {}
 
 /** Returns the smaller value of each limit, or undefined if there is no limit. */
 export function mergeLimits(first: ProcessLimits = {}, second: ProcessLimits = {}): ProcessLimits | undefined {
-  const limits: ProcessLimits = {};
+  let limits: ProcessLimits | undefined;
   for (const name of LIMIT_NAMES) {
-    const values = [first[name], second[name]].filter((value) => value !== undefined);
-    if (values.length > 0) limits[name] = Math.min(...values);
+    const limit = smallerOf(first[name], second[name]);
+    if (limit !== undefined) limits = { ...limits, [name]: limit };
   }
-  return Object.keys(limits).length === 0 ? undefined : limits;
+  return limits;
+}
+
+function smallerOf(first: number | undefined, second: number | undefined): number | undefined {
+  if (first === undefined || second === undefined) return first ?? second;
+  return Math.min(first, second);
 }

@@ -1,7 +1,7 @@
-import { readFileSync } from "node:fs";
 import { totalmem } from "node:os";
 import { dirname, join } from "node:path";
-import { mounts } from "./cgroups.ts";
+import { mounts, ownCgroups } from "./cgroups.ts";
+import { readOrEmpty } from "./proc-files.ts";
 
 /** The memory that this process and its descendants may use. */
 export interface MemoryLimit {
@@ -30,20 +30,15 @@ export function readMemoryLimit(procSelf = "/proc/self", hostBytes = totalmem())
 }
 
 function limitedCgroups(procSelf: string): LimitedCgroup[] {
-  const own = new Map<string, string>();
-  for (const line of readOrEmpty(join(procSelf, "cgroup")).split("\n")) {
-    const [, controllers, path] = /^\d+:([^:]*):(.*)$/.exec(line) ?? [];
-    if (controllers === undefined || path === undefined) continue;
-    for (const name of controllers.split(",")) own.set(name, path);
-  }
+  const own = ownCgroups(procSelf);
   return mounts(procSelf).flatMap(({ root, mountPoint, type, options }) => {
     const version = type === "cgroup2" ? 2 : 1;
     const path = own.get(version === 2 ? "" : "memory");
     const isMemory = type === "cgroup2" || (type === "cgroup" && options.includes("memory"));
     if (!isMemory || path === undefined) return [];
     // In a container, the mount may show only the cgroup of the container. Its root is then a prefix of the path.
-    const isVisible = root === "/" || path === root || path.startsWith(`${root}/`);
-    const inside = isVisible ? path.slice(root === "/" ? 0 : root.length) : "/";
+    const isBelow = root === "/" || path.startsWith(`${root}/`);
+    const inside = isBelow ? path.slice(root === "/" ? 0 : root.length) : "/";
     return ancestors(mountPoint, join(mountPoint, inside)).flatMap((directory): LimitedCgroup[] => {
       const bytes = Number.parseInt(readOrEmpty(join(directory, FILES[version].limit)), 10);
       return Number.isSafeInteger(bytes) ? [{ path: directory, version, bytes }] : [];
@@ -63,12 +58,4 @@ function usedBytes({ path, version }: LimitedCgroup): number {
   const { usage, inactive } = FILES[version];
   const used = Number.parseInt(readOrEmpty(join(path, usage)), 10) || 0;
   return Math.max(0, used - Number(inactive.exec(readOrEmpty(join(path, "memory.stat")))?.[1] ?? 0));
-}
-
-function readOrEmpty(path: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch {
-    return "";
-  }
 }

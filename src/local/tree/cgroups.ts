@@ -1,7 +1,8 @@
-import { mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, rmdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { hasErrorCode } from "../../base/error-code.ts";
 import type { ProcessCgroup } from "../child.ts";
+import { readOrEmpty } from "./proc-files.ts";
 import { procFsTable } from "./process-table.ts";
 
 /** The cgroup controllers that limit a process tree. */
@@ -100,9 +101,7 @@ const SERVER_GROUP = /\/procwire-server-[^/]*$/;
 
 /** Returns the directory of the server cgroup; null if this server has none. */
 export function serverCgroupPath(procSelf = "/proc/self"): string | null {
-  const own = lines(join(procSelf, "cgroup"))
-    .find((line) => line.startsWith("0::"))
-    ?.slice(3);
+  const own = ownCgroups(procSelf).get("");
   if (own === undefined || !SERVER_GROUP.test(own)) return null;
   for (const { root, mountPoint, type } of mounts(procSelf))
     if (type === "cgroup2" && (root === "/" || own.startsWith(`${root}/`)))
@@ -130,13 +129,8 @@ function treeCgroup(path: string): NonNullable<Cgroup["tree"]> {
 
 /** Returns this server's cgroup and its parent: in v2 a cgroup that contains processes cannot delegate controllers. */
 function candidateParents(controller: Controller, procSelf: string, later: readonly Controller[] = []): CgroupParent[] {
-  const own = new Map<string, string>();
-  for (const line of lines(join(procSelf, "cgroup"))) {
-    const [, controllers, path] = /^\d+:([^:]*):(.*)$/.exec(line) ?? [];
-    // The last line is empty; the controller name of v2 is empty too.
-    if (controllers === undefined || path === undefined) continue;
-    for (const name of controllers.split(",")) own.set(name, path.replace(SERVER_GROUP, "") || "/");
-  }
+  const own = ownCgroups(procSelf);
+  const outsideServerCgroup = (name: string) => own.get(name)?.replace(SERVER_GROUP, "") || "/";
   const all = mounts(procSelf);
   const isOfVersion1 = (name: Controller) =>
     all.some(({ type, options }) => type === "cgroup" && options.includes(name));
@@ -144,9 +138,9 @@ function candidateParents(controller: Controller, procSelf: string, later: reado
   return all.flatMap(({ root, mountPoint, type, options }): CgroupParent[] => {
     const within = (path: string) => join(mountPoint, root === "/" ? path : path.replace(root, "") || "/");
     if (type === "cgroup" && options.includes(controller))
-      return [{ path: within(own.get(controller) ?? "/"), version: 1 }];
+      return [{ path: within(outsideServerCgroup(controller)), version: 1 }];
     if (type !== "cgroup2") return [];
-    const here = within(own.get("") ?? "/");
+    const here = within(outsideServerCgroup(""));
     return [here, dirname(here)]
       .filter((path) => {
         const delegated = path.startsWith(mountPoint) ? words(join(path, "cgroup.subtree_control")) : [];
@@ -161,6 +155,16 @@ export interface Mount {
   mountPoint: string;
   type: string;
   options: string[];
+}
+
+/** Returns the path of this process's cgroup by controller name. The name is empty in cgroup v2. */
+export function ownCgroups(procSelf: string): Map<string, string> {
+  const paths = new Map<string, string>();
+  for (const line of lines(join(procSelf, "cgroup"))) {
+    const [, controllers = null, path = ""] = /^\d+:([^:]*):(.*)$/.exec(line) ?? [];
+    for (const name of controllers?.split(",") ?? []) paths.set(name, path);
+  }
+  return paths;
 }
 
 export function mounts(procSelf: string): Mount[] {
@@ -202,9 +206,5 @@ function words(path: string): string[] {
 }
 
 function lines(path: string): string[] {
-  try {
-    return readFileSync(path, "utf8").split("\n");
-  } catch {
-    return [];
-  }
+  return readOrEmpty(path).split("\n");
 }

@@ -1,7 +1,7 @@
-import { readFileSync } from "node:fs";
 import { constants } from "node:os";
 import { type Clock, sleep, type Timer } from "../../async/clock.ts";
 import type { SubreaperControl } from "../platform.ts";
+import { readOrEmpty } from "./proc-files.ts";
 import type { ProcessEntry, ProcessIdentity, ProcessTable } from "./process-table.ts";
 
 /** Maximum time in which a shutdown kills the remaining orphans. The watchdog kills processes that fork faster. */
@@ -96,10 +96,6 @@ export class OrphanTracker {
 }
 
 export function readCommandLine(pid: number): string {
-  try {
-    const commandLine = readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ").trim();
-    return commandLine || readFileSync(`/proc/${pid}/comm`, "utf8").trim();
-  } catch {
-    return "";
-  }
+  const commandLine = readOrEmpty(`/proc/${pid}/cmdline`).replaceAll("\0", " ").trim();
+  return commandLine || readOrEmpty(`/proc/${pid}/comm`).trim();
 }

@@ -1,6 +1,6 @@
-import { readdirSync, readFileSync, readlinkSync } from "node:fs";
-import { parseProcStat } from "../../base/proc-stat.ts";
+import { readlinkSync } from "node:fs";
 import type { StdioIdentity } from "../child.ts";
+import { listOrEmpty, listPids, readProcStat } from "./proc-files.ts";
 
 /** Distinguishes a process from a later one with the same pid. */
 export interface ProcessIdentity {
@@ -17,6 +17,13 @@ export interface ProcessEntry extends ProcessIdentity {
   zombie: boolean;
 }
 
+/** The tree tag that a process carries. */
+export interface ProcessTag {
+  tag: number;
+  /** True if the process has changed the tag: it descends from the tree of this tag or of a higher one. */
+  isTampered: boolean;
+}
+
 /** The host's processes, as needed to kill a tree. Every result is a snapshot. */
 export interface ProcessTable {
   /** Returns all descendants, nearest first, including zombies. */
@@ -27,11 +34,8 @@ export interface ProcessTable {
   children(parents: ReadonlySet<number>): ProcessEntry[];
   /** Null if the process does not exist. */
   entry(pid: number): ProcessEntry | null;
-  /**
-   * Returns the tree tag of the process; 0 if it is untagged or does not exist. Negative if the process has tampered with
-   * the tag: it descends from the tree of that tag or of a higher one.
-   */
-  tagOf(pid: number): number;
+  /** Null if the process is untagged or does not exist. */
+  tagOf(pid: number): ProcessTag | null;
   /** Returns true if the process holds one of these pipes or this terminal; false if it cannot be inspected. */
   hasOpen(pid: number, ends: StdioIdentity): boolean;
   /** Signals exactly this process. Returns false if it has exited or this user may not signal it. */
@@ -63,7 +67,7 @@ export const procFsTable: ProcessTable = {
   children: (parents) => listProcesses().filter((entry) => parents.has(entry.parent)),
   entry: readEntry,
   // Only the addon sets tree tags.
-  tagOf: () => 0,
+  tagOf: () => null,
   hasOpen(pid, ends) {
     const wanted = new Set(ends.pipes.map((inode) => `pipe:[${inode}]`));
     if (ends.pts !== null) wanted.add(`/dev/pts/${ends.pts}`);
@@ -82,12 +86,12 @@ export const procFsTable: ProcessTable = {
 
 /** Returns all processes of this host. */
 export function listProcesses(): ProcessEntry[] {
-  return readDirectory("/proc").flatMap((name) => (/^\d+$/.test(name) ? (readEntry(Number(name)) ?? []) : []));
+  return listPids().flatMap((pid) => readEntry(Number(pid)) ?? []);
 }
 
 /** Returns the files that a process has open; none if it has exited or this user may not inspect it. */
 export function listOpenFiles(pid: number): string[] {
-  return readDirectory(`/proc/${pid}/fd`).flatMap((fd) => {
+  return listOrEmpty(`/proc/${pid}/fd`).flatMap((fd) => {
     try {
       return [readlinkSync(`/proc/${pid}/fd/${fd}`)];
     } catch {
@@ -96,24 +100,10 @@ export function listOpenFiles(pid: number): string[] {
   });
 }
 
-function readDirectory(path: string): string[] {
-  try {
-    return readdirSync(path);
-  } catch {
-    return [];
-  }
-}
-
 function readEntry(pid: number): ProcessEntry | null {
-  let stat: string;
-  try {
-    stat = readFileSync(`/proc/${pid}/stat`, "latin1");
-  } catch {
-    return null;
-  }
-  const parsed = parseProcStat(stat);
-  if (parsed === null) return null;
-  const { state, parentPid, processGroup, session, startTime } = parsed;
+  const stat = readProcStat(pid);
+  if (stat === null) return null;
+  const { state, parentPid, processGroup, session, startTime } = stat;
   return {
     pid,
     parent: parentPid,

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
-import { parseProcStat, TICK_MS } from "../../base/proc-stat.ts";
+import { TICK_MS } from "../../base/proc-stat.ts";
 import type { ProcessTree, TreeEntry } from "../../exec/exec-process.ts";
+import { readProcStat } from "./proc-files.ts";
 import type { ProcessEntry } from "./process-table.ts";
 
 /** Reading one process takes tens of microseconds and blocks the event loop. */
@@ -24,7 +25,7 @@ export function describeTree(entries: readonly ProcessEntry[]): ProcessTree {
 
 function describe({ pid, startTime }: ProcessEntry): TreeEntry | null {
   try {
-    const stat = parseProcStat(readFileSync(`/proc/${pid}/stat`, "latin1"));
+    const stat = readProcStat(pid);
     if (stat?.startTime !== startTime) return null;
     return {
       pid,

@@ -1,8 +1,8 @@
 import { constants } from "node:os";
 import { type Clock, sleep } from "../../async/clock.ts";
 import type { TerminateMode } from "../../exec/exec-process.ts";
-import type { Child } from "../child.ts";
-import { isAlive, type ProcessEntry, type ProcessIdentity, type ProcessTable } from "./process-table.ts";
+import { isAlive, type ProcessEntry, type ProcessIdentity } from "./process-table.ts";
+import { type Leader, TreeMembers, type TreeOptions } from "./tree-members.ts";
 import { treeTags } from "./tree-tags.ts";
 
 const { SIGTERM, SIGCONT, SIGKILL } = constants.signals;
@@ -17,9 +17,6 @@ const MAX_SCANNED_PROCESSES = 64;
 const FIRST_SCAN_INTERVAL_MS = 2;
 const MAX_SCAN_INTERVAL_MS = 50;
 
-/** How long trees that end together share one orphan scan. A slow scan is shared for 4 times its own duration. */
-const SHARED_SCAN_MS = 20;
-
 /**
  * Up to this many concurrent sweeps make their own orphan scans, which is fastest. Beyond that they share scans, so that
  * the work grows linearly with the number of processes.
@@ -29,9 +26,6 @@ const FEW_SWEEPS = 4;
 /** Time for inspecting trees per tick. The remaining work waits for the next tick, so that other work runs between. */
 const WORK_MS_PER_TICK = 5;
 
-/** The members of a child that killing its tree needs. */
-export type Leader = Pick<Child, "pid" | "startTime" | "treeTag" | "stdioIdentity" | "signalGroup" | "cgroup">;
-
 export interface KillTarget {
   child: Leader;
   exited(): boolean;
@@ -39,49 +33,23 @@ export interface KillTarget {
   onChange(listener: () => void): () => void;
 }
 
-export interface TreeKillerOptions {
-  table: ProcessTable;
-  clock: Clock;
-  /** True if this server adopts orphans: then escaped processes are its children. */
-  subreaper: boolean;
-  /** Called before an unclaimed orphan is killed: its tree tag belongs to no known tree, so it tried to escape. */
-  onUnclaimed?: (orphan: ProcessIdentity) => void;
-  /** The supervisor adopts orphans of persistent processes. */
-  supervisorPid?: number | undefined;
-}
-
 /**
  * Kills process trees. It scans the tree before the first signal, because the children of a killed parent can no longer be
  * found through that parent. It signals the process group first and then the processes outside of it.
- *
- * Orphans are identified by their tree tag. The tree of an untagged orphan cannot be determined: the kernel has no
- * record, and a process can change everything it inherits. But no program has a reason to drop the tag. Such an orphan
- * is "unclaimed" and is killed with the first tree that it may belong to: a tree with an older leader.
- * The same applies to an orphan that changed its tag to that of another tree, which the tag check reveals. It may belong
- * to that other tree or to one with a higher tag, since a tag can only be lowered.
  */
 export class TreeKiller {
-  readonly #options: TreeKillerOptions;
-  /** The processes that adopt orphans if this server is not a subreaper: its ancestors. */
-  readonly #subreapers: ReadonlySet<number>;
-  readonly #posixSession: number;
-  #scan: OrphanScan | null = null;
-  #scans = 0;
+  readonly #options: TreeOptions;
+  readonly #members: TreeMembers;
   /** Tags of the trees that are being swept. A process with one of these tags belongs to that tree alone. */
-  readonly #sweeping = new Map<number, number>();
+  readonly #sweeping = new Map<number | null, number>();
   #sweeps = 0;
   /** Time spent inspecting trees in this tick. */
   #workedMs = 0;
   #waiting: (() => void)[] = [];
 
-  constructor(options: TreeKillerOptions) {
+  constructor(options: TreeOptions) {
     this.#options = options;
-    if (options.subreaper) treeTags.enable();
-    this.#posixSession = options.table.entry(process.pid)?.session ?? 0;
-    const subreapers = new Set([1]);
-    for (let pid = process.ppid; pid > 1 && !subreapers.has(pid); pid = options.table.entry(pid)?.parent ?? 0)
-      subreapers.add(pid);
-    this.#subreapers = subreapers;
+    this.#members = new TreeMembers(options, (tag) => this.#sweeping.has(tag));
   }
 
   /** Resolves with the pids of the processes that could not be killed. */
@@ -103,7 +71,7 @@ export class TreeKiller {
     }
     target.child.signalGroup(SIGKILL);
     // There are no descendants, and later ones cannot be found without a tag. The leader's exit event reports its end.
-    if (seen.size === 0 && target.child.treeTag === 0 && !target.child.cgroup) return [];
+    if (seen.size === 0 && target.child.treeTag === null && !target.child.cgroup) return [];
     return this.#sweep(target.child, seen);
   }
 
@@ -111,7 +79,7 @@ export class TreeKiller {
   async sweep(child: Leader): Promise<number[]> {
     const seen = new Map<number, ProcessEntry>();
     if (this.#sweeps > FEW_SWEEPS) return this.#sweep(child, seen);
-    this.#scanTree(child, seen, this.#scans);
+    this.#scanTree(child, seen, this.#members.lastScan);
     if (seen.size > 0) return this.#sweep(child, seen);
     treeTags.forget(child.treeTag);
     return [];
@@ -120,7 +88,7 @@ export class TreeKiller {
   /** Returns true if an exited leader has live descendants; unclaimed orphans do not count. */
   hasDescendants(child: Leader): boolean {
     const seen = new Map<number, ProcessEntry>();
-    this.#work(() => this.#addMembers(child, seen, 0, "claimed"));
+    this.#work(() => this.#members.addTo(seen, child, 0, "claimed"));
     return seen.size > 0;
   }
 
@@ -216,7 +184,7 @@ export class TreeKiller {
    * Returns the number of the scan used.
    */
   #scanTree(child: Leader, seen: Map<number, ProcessEntry>, afterScan = 0): number {
-    return this.#work(() => this.#addMembers(child, seen, afterScan, "all"));
+    return this.#work(() => this.#members.addTo(seen, child, afterScan, "all"));
   }
 
   /** Adds the duration of `act` to the time spent in this tick. */
@@ -243,88 +211,6 @@ export class TreeKiller {
 
   #nextTick(): Promise<void> {
     return new Promise((resolve) => this.#waiting.push(resolve));
-  }
-
-  #addMembers(child: Leader, seen: Map<number, ProcessEntry>, afterScan: number, orphans: "all" | "claimed"): number {
-    const { table } = this.#options;
-    const covered = new Set<number>();
-    const add = (entry: ProcessEntry) => {
-      if (entry.pid !== child.pid && !entry.zombie) seen.set(entry.pid, entry);
-    };
-    const descend = (pid: number) => {
-      if (covered.has(pid)) return;
-      for (const entry of table.descendants(pid)) {
-        covered.add(entry.pid);
-        add(entry);
-      }
-    };
-    const leader = table.entry(child.pid);
-    // If the leader was reaped and its pid reused, POSIX sessions and descendants of that pid mean nothing.
-    const isSamePid = !leader || leader.startTime === child.startTime;
-    if (isSamePid) descend(child.pid);
-    const scan = this.#scanOrphans(afterScan);
-    // Orphans with the tag of another tree that is being swept belong to that tree.
-    const mayBelong = (tag: number) => tag === child.treeTag || tag === 0 || !this.#sweeping.has(tag);
-    for (const orphan of [...scan.byTag].flatMap(([tag, orphans]) => (mayBelong(tag) ? orphans : []))) {
-      const { entry } = orphan;
-      if (seen.has(entry.pid) || entry.startTime < child.startTime) continue;
-      const belongs =
-        (isSamePid && entry.session === child.pid) ||
-        (child.treeTag !== 0 && orphan.tag === child.treeTag) ||
-        table.hasOpen(entry.pid, child.stdioIdentity);
-      if (belongs) add(entry);
-      else if (orphans === "all" && child.treeTag !== 0 && this.#isUnclaimed(orphan, child.treeTag)) {
-        this.#options.onUnclaimed?.(entry);
-        add(entry);
-      }
-    }
-    // After the orphans, so that an untagged orphan is reported although the cgroup identifies its tree.
-    for (const pid of child.cgroup?.pids() ?? []) {
-      const entry = seen.has(pid) ? null : table.entry(pid);
-      if (entry) add(entry);
-    }
-    for (const { pid } of [...seen.values()]) descend(pid);
-    return scan.number;
-  }
-
-  /**
-   * Reports whether the orphan is unclaimed. Children in the server's own POSIX session belong to other code, and process 1
-   * adopts all orphans of a host.
-   */
-  #isUnclaimed({ entry, tag, isTampered, isSupervisorChild }: TaggedOrphan, treeTag: number): boolean {
-    if (isSupervisorChild || process.pid === 1) return false;
-    if (!this.#options.subreaper || entry.session === this.#posixSession) return false;
-    return treeTags.isUnknown(tag) || (isTampered && tag < treeTag);
-  }
-
-  /**
-   * Returns the processes whose parent has exited. Excludes a process that is being started: between fork and
-   * exec it holds all descriptors of this server.
-   */
-  #scanOrphans(afterScan: number): OrphanScan {
-    const { table, clock, subreaper, supervisorPid } = this.#options;
-    const now = clock.monotonic();
-    const last = this.#scan;
-    const isCurrent = last && now < last.validUntil && now >= last.takenAt && last.number > afterScan;
-    if (isCurrent) return last;
-    const entries = subreaper
-      ? table.orphanPids().flatMap((pid) => table.entry(pid) ?? [])
-      : table.children(this.#subreapers);
-    const orphans = entries
-      .filter((entry) => !entry.zombie)
-      .map((entry) => toTaggedOrphan(entry, table.tagOf(entry.pid), false));
-    if (supervisorPid !== undefined) {
-      // Excludes this server, which holds the other ends of all pipes and is untagged.
-      for (const entry of table.children(new Set([supervisorPid]))) {
-        const tag = entry.zombie || entry.pid === process.pid ? 0 : table.tagOf(entry.pid);
-        if (tag !== 0) orphans.push(toTaggedOrphan(entry, tag, true));
-      }
-    }
-    const sharedMs = Math.max(SHARED_SCAN_MS, 4 * (clock.monotonic() - now));
-    const byTag = Map.groupBy(orphans, ({ tag }) => tag);
-    if (subreaper) treeTags.pruneExited((tag) => byTag.has(tag));
-    this.#scan = { number: ++this.#scans, takenAt: now, validUntil: now + sharedMs, byTag };
-    return this.#scan;
   }
 
   #alive(seen: Map<number, ProcessEntry>): ProcessIdentity[] {
@@ -356,28 +242,6 @@ export class TreeKiller {
       await sleep(clock, Math.min(interval, deadline - clock.monotonic()));
     }
   }
-}
-
-interface TaggedOrphan {
-  entry: ProcessEntry;
-  tag: number;
-  /** True if the process may have replaced a higher tag with this one. */
-  isTampered: boolean;
-  /** True for a child of the supervisor, which kills its own unclaimed children when this server ends. */
-  isSupervisorChild: boolean;
-}
-
-/** `tag` is the value of `ProcessTable.tagOf`. */
-function toTaggedOrphan(entry: ProcessEntry, tag: number, isSupervisorChild: boolean): TaggedOrphan {
-  return { entry, tag: Math.abs(tag), isTampered: tag < 0, isSupervisorChild };
-}
-
-/** The live processes whose parent has exited, at one moment. */
-interface OrphanScan {
-  number: number;
-  takenAt: number;
-  validUntil: number;
-  byTag: Map<number, TaggedOrphan[]>;
 }
 
 function waitForLeader(target: KillTarget, clock: Clock, timeoutMs: number): Promise<void> {

@@ -17,25 +17,25 @@ export class TreeTagRegistry {
     this.#trees ??= new Map();
   }
 
-  /** Records the start of a tree; tag 0 means that it is untagged. */
-  add(tag: number): void {
-    if (tag === 0 || this.#trees === null) this.#hasUnknown = true;
+  /** Records the start of a tree; null means that it is untagged. */
+  add(tag: number | null): void {
+    if (tag === null || this.#trees === null) this.#hasUnknown = true;
     else this.#trees.set(tag, { exited: false });
   }
 
-  leaderExited(tag: number): void {
-    const tree = this.#trees?.get(tag);
+  leaderExited(tag: number | null): void {
+    const tree = tag === null ? undefined : this.#trees?.get(tag);
     if (tree) tree.exited = true;
   }
 
   /** Called when no process of the tree is left. */
-  forget(tag: number): void {
-    this.#trees?.delete(tag);
+  forget(tag: number | null): void {
+    if (tag !== null) this.#trees?.delete(tag);
   }
 
   /** Returns true if no process of a live tree can have this tag. */
-  isUnknown(tag: number): boolean {
-    return this.#trees !== null && !this.#hasUnknown && !this.#trees.has(tag);
+  isUnknown(tag: number | null): boolean {
+    return this.#trees !== null && !this.#hasUnknown && (tag === null || !this.#trees.has(tag));
   }
 
   /** Removes exited trees whose tag no process has. Trees that are never swept are removed only here. */

@@ -1,7 +1,9 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import type { Clock } from "../../async/clock.ts";
-import { type ProcStat, parseProcStat, TICK_MS } from "../../base/proc-stat.ts";
+import { type ProcStat, TICK_MS } from "../../base/proc-stat.ts";
 import type { TreeUsage } from "../../exec/exec-process.ts";
+import { listPids, readProcStat } from "./proc-files.ts";
+import type { ProcessTable } from "./process-table.ts";
 
 /** Shorter intervals would make the CPU share noisy: the kernel counts CPU time in steps of 10 ms. */
 const MIN_SAMPLE_INTERVAL_MS = 1000;
@@ -11,15 +13,15 @@ const READS_PER_TICK = 64;
 /** Leader of a process tree. */
 export interface TreeLeader {
   pid: number;
-  treeTag: number;
+  treeTag: number | null;
 }
 
 export interface UsageSamplerOptions {
   clock: Clock;
   /** Returns the leaders of the live process trees. */
   leaders: () => readonly TreeLeader[];
-  /** Returns the tree tag of a process, or 0. */
-  tagOf: (pid: number) => number;
+  /** Returns the tree tag of a process, or null. */
+  tagOf: ProcessTable["tagOf"];
 }
 
 interface Totals {
@@ -88,7 +90,8 @@ export class UsageSampler {
       return owner;
     };
     for (const [pid, { cpuMs, memoryBytes }] of processes) {
-      const total = totals.get(ownerOf(pid) ?? -1);
+      const owner = ownerOf(pid);
+      const total = owner === null ? undefined : totals.get(owner);
       if (!total) continue;
       total.cpuMs += cpuMs;
       total.memoryBytes += memoryBytes;
@@ -102,11 +105,12 @@ export class UsageSampler {
     pid: number,
     { parentPid, session }: ProcessUsage,
     totals: ReadonlyMap<number, Totals>,
-    byTag: ReadonlyMap<number, number>,
+    byTag: ReadonlyMap<number | null, number>,
   ): number | null {
     if (totals.has(session)) return session;
     if (parentPid !== process.pid) return null;
-    const leader = byTag.get(Math.abs(this.#options.tagOf(pid)));
+    const tag = this.#options.tagOf(pid)?.tag;
+    const leader = tag === undefined ? undefined : byTag.get(tag);
     return leader !== undefined && totals.has(leader) ? leader : null;
   }
 }
@@ -121,7 +125,7 @@ async function readProcesses(): Promise<Map<number, ProcessUsage>> {
   let reads = 0;
   for (const name of listPids()) {
     if (++reads % READS_PER_TICK === 0) await new Promise(setImmediate);
-    const stat = readStat(name);
+    const stat = readProcStat(name);
     if (!stat) continue;
     // Includes the time of children that it waited for, so that the total of a tree does not fall when they exit.
     const ticks = stat.userTicks + stat.systemTicks + stat.childUserTicks + stat.childSystemTicks;
@@ -134,22 +138,6 @@ async function readProcesses(): Promise<Map<number, ProcessUsage>> {
     });
   }
   return found;
-}
-
-function listPids(): string[] {
-  try {
-    return readdirSync("/proc").filter((name) => /^\d+$/.test(name));
-  } catch {
-    return [];
-  }
-}
-
-function readStat(pid: string): ProcStat | null {
-  try {
-    return parseProcStat(readFileSync(`/proc/${pid}/stat`, "latin1"));
-  } catch {
-    return null;
-  }
 }
 
 let knownPageBytes = 0;

@@ -41,6 +41,7 @@ export function confined(backend: HostBackend, confinement: StartConfinement): H
 }
 
 function confine(params: StartParams, { requirement, limits }: StartConfinement): StartParams {
+  if (!requirement && !limits) return params;
   return {
     ...params,
     sandboxRequirement: requirement ?? params.sandboxRequirement,
@@ -57,7 +58,8 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
       const { entry, begin } = await session().start(start);
       context.afterResponse(begin);
       const { processId, sandboxType, droppedEnv, pid } = entry.process;
-      const { handle } = entry;
+      // Codex clients do not receive it, and most of their processes end before another client needs it.
+      const handle = session().isExtended ? entry.handle : undefined;
       return { processId, sandboxType, handle, droppedEnv: droppedEnv && [...droppedEnv], pid: pid ?? undefined };
     },
 

@@ -11,6 +11,8 @@ export class ProcessHandles<P> {
   readonly #byHandle = new Map<string, P>();
   readonly #random: (count: number) => Uint8Array;
   #drawn: Uint8Array = new Uint8Array(0);
+  /** Number of bytes of `#drawn` that handles have used. */
+  #used = 0;
 
   constructor(random: (count: number) => Uint8Array = randomBytes) {
     this.#random = random;
@@ -31,9 +33,12 @@ export class ProcessHandles<P> {
   /** Returns an unused handle for a process that does not exist yet. */
   generate(): string {
     for (;;) {
-      if (this.#drawn.length === 0) this.#drawn = this.#random(LENGTH * DRAW_COUNT);
-      const handle = Array.from(this.#drawn.subarray(0, LENGTH), (byte) => LETTERS[byte & 31]).join("");
-      this.#drawn = this.#drawn.subarray(LENGTH);
+      if (this.#drawn.length - this.#used < LENGTH) {
+        this.#drawn = this.#random(LENGTH * DRAW_COUNT);
+        this.#used = 0;
+      }
+      let handle = "";
+      for (let at = 0; at < LENGTH; at++) handle += LETTERS.charAt((this.#drawn[this.#used++] ?? 0) & 31);
       if (!this.#byHandle.has(handle)) return handle;
     }
   }

@@ -68,10 +68,18 @@ test("a container sees its own cgroup as the root of the mount", () => {
 });
 
 test("without a limit below the memory of the host, the memory of the host applies", () => {
-  for (const files of [{ "memory.max": "max" }, { "memory.max": String(2 * HOST_BYTES) }, { other: "" }]) {
+  const limits = ["max", String(HOST_BYTES), String(2 * HOST_BYTES)];
+  for (const files of [...limits.map((limit) => ({ "memory.max": limit })), { other: "" }]) {
     using scratch = scratchDirectory();
     const limit = readMemoryLimit(fakeHost(scratch.path, { cgroup: "0::/", mount: V2, files }), HOST_BYTES);
     assert.deepEqual(limit, { bytes: HOST_BYTES, usedBytes: null });
   }
   assert.deepEqual(readMemoryLimit("/nonexistent", HOST_BYTES), { bytes: HOST_BYTES, usedBytes: null });
+});
+
+test("a cgroup whose usage cannot be read uses 0 bytes", () => {
+  using scratch = scratchDirectory();
+  const files = { "memory.max": String(300 * MIB) };
+  const limit = readMemoryLimit(fakeHost(scratch.path, { cgroup: "0::/", mount: V2, files }), HOST_BYTES);
+  assert.deepEqual([limit.bytes, limit.usedBytes?.()], [300 * MIB, 0]);
 });

@@ -5,6 +5,7 @@ import { type Clock, systemClock } from "../../../src/async/clock.ts";
 import type { ProcessEntry, ProcessIdentity, ProcessTable } from "../../../src/local/tree/process-table.ts";
 import { TreeKiller } from "../../../src/local/tree/tree-kill.ts";
 import { treeTags } from "../../../src/local/tree/tree-tags.ts";
+import { toProcessTag, toTreeTag } from "../../../src/native/native-process.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
 
 /** The cost of reading one process, on a clock that counts nothing else. */
@@ -53,7 +54,7 @@ class CountingHost {
     children: () => [],
     tagOf: (pid) => {
       this.reads++;
-      return this.#processes.get(pid)?.treeTag ?? 0;
+      return toProcessTag(this.#processes.get(pid)?.treeTag ?? 0);
     },
     hasOpen: () => {
       this.reads++;
@@ -78,7 +79,7 @@ class CountingHost {
     const child = {
       pid: leader,
       startTime: leader,
-      treeTag,
+      treeTag: toTreeTag(treeTag),
       stdioIdentity: { pipes: [], pts: null },
       signalGroup: () => this.#end(leader),
     };

@@ -43,6 +43,17 @@ const isRoot = process.getuid?.() === 0;
 const hasPidsCgroup = existsSync("/sys/fs/cgroup/pids/cgroup.procs");
 
 describe("createCgroup with the cgroups of the host", () => {
+  test("removes a cgroup whose limit the kernel rejects", {
+    skip: skipUnless(isRoot && hasPidsCgroup, "no pids cgroup can be made here"),
+  }, () => {
+    const group = createCgroup("pids", 10);
+    const parent = dirname(dirname(group.procsPath));
+    group.remove();
+    assert.throws(() => createCgroup("pids", -1), { code: "EINVAL" });
+    const own = groupsIn(parent).filter((name) => name.startsWith(`procwire-${process.pid}-`));
+    assert.deepEqual(own, []);
+  });
+
   test("removes a cgroup that contained a process once it is empty", {
     skip: skipUnless(isRoot && hasPidsCgroup, "no pids cgroup can be made here"),
   }, async () => {
@@ -150,6 +161,9 @@ describe("createCgroup with cgroup v2", () => {
     rmSync(join(path, "pids.max"));
     group.remove();
     assert.deepEqual(groupsIn(fake.mountPoint), ["procwire-other"]);
+    mkdirSync(dead);
+    createCgroup("pids", 1, fake.procSelf);
+    assert.ok(existsSync(dead), "a later use does not list the directory again");
   });
 
   test("sets both limits in one cgroup, since a process can be in one only", () => {

@@ -1,15 +1,16 @@
 import assert from "node:assert/strict";
-import { execFile, spawnSync } from "node:child_process";
+import { execFile, spawn, spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import { promisify } from "node:util";
-import { OrphanTracker } from "../../../src/local/tree/orphan-tracker.ts";
+import { OrphanTracker, readCommandLine } from "../../../src/local/tree/orphan-tracker.ts";
 import { type ProcessEntry, procFsTable } from "../../../src/local/tree/process-table.ts";
 import { NO_ADDON } from "../../native/started.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
 import { skipUnless } from "../../support/system/skip-unless.ts";
+import { until } from "../../support/system/until.ts";
 
 const scratch = mkdtempSync(join(tmpdir(), "procwire-orphans-"));
 after(() => rmSync(scratch, { recursive: true, force: true, maxRetries: 10 }));
@@ -74,5 +75,78 @@ describe("OrphanTracker", { skip: NO_ADDON }, () => {
     await clock.advance(1000);
     assert.deepEqual(reaped, [101, 103]);
     tracker.close();
+  });
+
+  test("stops scanning when it is closed", () => {
+    const clock = new ManualClock();
+    const reaper = { setSubreaper: () => undefined, reap: () => true };
+    const tracker = new OrphanTracker({ clock, reaper, table: procFsTable });
+    tracker.track();
+    assert.equal(clock.pendingTimers, 1);
+    tracker.close();
+    assert.equal(clock.pendingTimers, 0);
+  });
+
+  test("reaps the zombies that are left at shutdown, and does not report them", async () => {
+    const reaped: number[] = [];
+    const zombie: ProcessEntry = {
+      ...{ pid: 101, parent: process.pid, startTime: 1, zombie: true, session: 101, group: 101 },
+    };
+    const tracker = new OrphanTracker({
+      clock: new ManualClock(),
+      reaper: { setSubreaper: () => undefined, reap: (pid) => reaped.push(pid) > 0 },
+      table: { ...procFsTable, orphanPids: () => [zombie.pid], entry: (pid) => (pid === zombie.pid ? zombie : null) },
+    });
+    assert.deepEqual([await tracker.endAll(), reaped], [[], [zombie.pid]]);
+    tracker.close();
+  });
+
+  test("kills and reports live orphans with their descendants once each", async () => {
+    const clock = new ManualClock();
+    const entry = (pid: number, parent: number): ProcessEntry => ({
+      ...{ pid, parent, startTime: 1, zombie: false, session: pid, group: pid },
+    });
+    let orphans = [entry(process.ppid, process.pid)];
+    const descendants = [entry(101, process.ppid)];
+    const killed: number[] = [];
+    const tracker = new OrphanTracker({
+      clock,
+      reaper: { setSubreaper: () => undefined, reap: () => true },
+      table: {
+        ...procFsTable,
+        orphanPids: () => orphans.map(({ pid }) => pid),
+        entry: (pid) => orphans.find((orphan) => orphan.pid === pid) ?? null,
+        descendants: () => descendants,
+        signal: ({ pid }, signal) => killed.push(pid, signal) > 0,
+      },
+    });
+    const ended = tracker.endAll();
+    await clock.advance(5);
+    orphans = [];
+    await clock.advance(5);
+    const reported = await ended;
+    assert.deepEqual(
+      reported.map(({ pid }) => pid),
+      [process.ppid, 101],
+    );
+    assert.notEqual(reported[0]?.command, "");
+    assert.deepEqual(killed.slice(0, 4), [process.ppid, 9, 101, 9]);
+    tracker.close();
+  });
+});
+
+describe("readCommandLine", () => {
+  test("returns the arguments of a process, or the name of a zombie, which has no arguments", async () => {
+    // The process never waits, so its exited child stays a zombie.
+    const parent = spawn("sh", ["-c", "true & exec sleep 601"], { stdio: "ignore" });
+    try {
+      const pid = parent.pid ?? 0;
+      await until("the shell to be replaced", () => readCommandLine(pid) === "sleep 601");
+      const zombie = () => procFsTable.descendants(pid).find((child) => child.zombie);
+      await until("its child to exit", () => zombie() !== undefined);
+      assert.equal(readCommandLine(zombie()?.pid ?? 0), "sh");
+    } finally {
+      parent.kill("SIGKILL");
+    }
   });
 });

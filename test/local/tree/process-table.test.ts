@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { ProcessTable } from "../../../src/local/tree/process-table.ts";
-import { isAlive, procFsTable } from "../../../src/local/tree/process-table.ts";
+import { isAlive, listOpenFiles, procFsTable } from "../../../src/local/tree/process-table.ts";
 import { nativeProcessTable } from "../../../src/native/native-process.ts";
 import { addon, endSession, NO_ADDON, startChild, TERMINAL } from "../../native/started.ts";
 
@@ -84,3 +84,13 @@ for (const [name, make, skip] of tables) {
     });
   });
 }
+
+test("lists the open files of this process except descriptors that close meanwhile", () => {
+  // The listing opens /proc/PID/fd itself and closes it before it reads the links.
+  const files = listOpenFiles(process.pid);
+  assert.ok(files.length > 0);
+  assert.deepEqual(
+    files.filter((file) => typeof file !== "string"),
+    [],
+  );
+});

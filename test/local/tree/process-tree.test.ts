@@ -2,6 +2,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { TreeEntry } from "../../../src/exec/exec-process.ts";
 import { createLocalBackend } from "../../../src/host/create-local-backend.ts";
+import { procFsTable } from "../../../src/local/tree/process-table.ts";
+import { describeTree } from "../../../src/local/tree/process-tree.ts";
 import { until } from "../../support/system/until.ts";
 
 const start = (script: string) => ({
@@ -45,8 +47,33 @@ describe("LocalProcess.tree", () => {
     await child.terminate();
     await child.wait();
     assert.deepEqual(child.tree().processes, []);
-    const busy = await backend.start({ ...start("while :; do :; done"), processId: "busy" });
-    const cpu = (): TreeEntry["cpuMs"] => busy.tree().processes[0]?.cpuMs ?? 0;
-    await until("CPU time to be counted", () => cpu() >= 50);
+    // The first spends its CPU time in user mode, the second in the kernel.
+    for (const script of ["while :; do :; done", "exec cat /dev/zero >/dev/null"]) {
+      const busy = await backend.start({ ...start(script), processId: script });
+      const cpu = (): TreeEntry["cpuMs"] => busy.tree().processes[0]?.cpuMs ?? 0;
+      await until("CPU time to be counted", () => cpu() >= 50);
+      await busy.terminate();
+    }
   });
+
+  test("truncates a long command line", async () => {
+    await using backend = createLocalBackend();
+    const script = `sleep 606; : ${"x".repeat(5000)}`;
+    const child = await backend.start(start(script));
+    const { processes } = child.tree();
+    assert.equal(Buffer.byteLength(processes[0]?.argv.join("\0") ?? ""), 4096);
+    await child.terminate();
+  });
+});
+
+test("describeTree lists at most 256 processes and counts the others", () => {
+  const entry = procFsTable.entry(process.pid);
+  assert.ok(entry);
+  for (const [total, listed] of [
+    [256, 256],
+    [258, 256],
+  ] as const) {
+    const { processes, omitted } = describeTree(Array.from({ length: total }, () => entry));
+    assert.deepEqual([processes.length, omitted], [listed, total - listed]);
+  }
 });

@@ -2,8 +2,10 @@ import assert from "node:assert/strict";
 import { constants } from "node:os";
 import { describe, test } from "node:test";
 import type { ProcessEntry, ProcessTable } from "../../../src/local/tree/process-table.ts";
-import { TreeKiller, type TreeKillerOptions } from "../../../src/local/tree/tree-kill.ts";
+import { TreeKiller } from "../../../src/local/tree/tree-kill.ts";
+import type { TreeOptions } from "../../../src/local/tree/tree-members.ts";
 import { treeTags } from "../../../src/local/tree/tree-tags.ts";
+import { toProcessTag, toTreeTag } from "../../../src/native/native-process.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
 
 const { SIGTERM, SIGCONT, SIGKILL } = constants.signals;
@@ -55,7 +57,7 @@ class FakeHost {
       this.scannedParents = [...parents];
       return [...this.processes.values()].filter(({ parent }) => parents.has(parent));
     },
-    tagOf: (pid) => this.processes.get(pid)?.tag ?? 0,
+    tagOf: (pid) => toProcessTag(this.processes.get(pid)?.tag ?? 0),
     hasOpen: (pid) => {
       this.inspected.push(pid);
       return false;
@@ -68,7 +70,7 @@ class FakeHost {
     },
   };
 
-  constructor(options: Partial<TreeKillerOptions> = {}) {
+  constructor(options: Partial<TreeOptions> = {}) {
     this.killer = new TreeKiller({
       table: this.table,
       clock: this.clock,
@@ -106,7 +108,14 @@ class FakeHost {
       if (signal === SIGKILL) this.exit(pid);
       return true;
     };
-    const child = { pid, startTime, treeTag, cgroup, stdioIdentity: { pipes: [], pts: null }, signalGroup };
+    const child = {
+      pid,
+      startTime,
+      treeTag: toTreeTag(treeTag),
+      cgroup,
+      stdioIdentity: { pipes: [], pts: null },
+      signalGroup,
+    };
     const exited = () => this.processes.get(pid)?.zombie === true;
     return { child, groupSignals, exited, onChange: () => () => undefined };
   }
@@ -191,6 +200,41 @@ describe("TreeKiller.kill", () => {
     await host.clock.advance(1000);
     assert.deepEqual(await killed, []);
     assert.equal(late.zombie, true);
+  });
+
+  test("sends SIGKILL exactly at the end of the grace period", async () => {
+    const host = new FakeHost();
+    const target = host.tree(15);
+    const job = host.add(target.child.pid, { tag: 15, session: target.child.pid });
+    const listeners: (() => void)[] = [];
+    const onChange = (listener: () => void) => {
+      listeners.push(listener);
+      return () => undefined;
+    };
+    const killed = host.killer.kill({ ...target, onChange }, { type: "graceful", timeoutMs: 10 });
+    // The leader exits at once, so the killer polls its POSIX session, in intervals of 2, 4 and 8 ms.
+    host.exit(target.child.pid);
+    for (const notify of listeners) notify();
+    await host.clock.advance(9);
+    assert.ok(!job.signals.includes(SIGKILL));
+    await host.clock.advance(1);
+    assert.ok(job.signals.includes(SIGKILL));
+    await host.clock.advance(1000);
+    assert.deepEqual(await killed, []);
+  });
+
+  test("confirms an empty scan at once, but after a pause if a scan reads all processes of the host", async () => {
+    for (const [subreaper, timers] of [
+      [true, 0],
+      [false, 1],
+    ] as const) {
+      const host = new FakeHost({ subreaper });
+      const killed = host.killer.kill(host.tree(16), force);
+      await host.clock.advance(0);
+      assert.equal(host.clock.pendingTimers, timers);
+      await host.clock.advance(1000);
+      assert.deepEqual(await killed, []);
+    }
   });
 
   test("does not sweep an untagged process without descendants and cgroup", async () => {

@@ -10,7 +10,7 @@ describe("TreeTagRegistry", () => {
     const trees = new TreeTagRegistry();
     trees.enable();
     trees.add(1);
-    assert.deepEqual([trees.isUnknown(1), trees.isUnknown(2), trees.isUnknown(0)], [false, true, true]);
+    assert.deepEqual([trees.isUnknown(1), trees.isUnknown(2), trees.isUnknown(null)], [false, true, true]);
     trees.leaderExited(1);
     assert.ok(!trees.isUnknown(1), "a descendant may be alive");
     trees.forget(1);
@@ -20,7 +20,7 @@ describe("TreeTagRegistry", () => {
   test("treats every tag as known if a tree is untagged or older than the recording, and without recording", () => {
     const untagged = new TreeTagRegistry();
     untagged.enable();
-    untagged.add(0);
+    untagged.add(null);
     const late = new TreeTagRegistry();
     late.add(1);
     late.enable();
@@ -36,6 +36,20 @@ describe("TreeTagRegistry", () => {
     }
     trees.pruneExited((tag) => tag % 3 === 1);
     for (let tag = 1; tag <= MANY; tag++) assert.equal(trees.isUnknown(tag), tag % 3 === 2);
+  });
+
+  test("prunes again once twice as many trees are recorded", () => {
+    const trees = new TreeTagRegistry();
+    trees.enable();
+    for (let tag = 1; tag <= MANY; tag++) trees.add(tag);
+    trees.pruneExited(never);
+    trees.leaderExited(1);
+    for (let tag = MANY + 1; tag < 2 * MANY; tag++) trees.add(tag);
+    trees.pruneExited(never);
+    assert.ok(!trees.isUnknown(1));
+    trees.add(2 * MANY);
+    trees.pruneExited(never);
+    assert.ok(trees.isUnknown(1));
   });
 
   test("does not prune below the limit", () => {

@@ -2,7 +2,9 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { describe, test } from "node:test";
 import { createLocalBackend } from "../../../src/host/create-local-backend.ts";
+import { listProcesses } from "../../../src/local/tree/process-table.ts";
 import { UsageSampler } from "../../../src/local/tree/usage-sampler.ts";
+import { toProcessTag } from "../../../src/native/native-process.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
 import { until } from "../../support/system/until.ts";
 
@@ -25,8 +27,8 @@ describe("UsageSampler", () => {
     const clock = new ManualClock();
     const sampler = new UsageSampler({
       clock,
-      leaders: () => [idle, busy].map(({ pid }) => ({ pid: pid ?? 0, treeTag: 0 })),
-      tagOf: () => 0,
+      leaders: () => [idle, busy].map(({ pid }) => ({ pid: pid ?? 0, treeTag: null })),
+      tagOf: () => null,
     });
     const [first, concurrent] = await Promise.all([sampler.sample(), sampler.sample()]);
     assert.equal(concurrent, first);
@@ -56,9 +58,25 @@ describe("UsageSampler", () => {
     assert.equal((await sampler.sample()).has(busy.pid ?? 0), false);
   });
 
+  test("counts CPU time of the user and the kernel, also of children that have exited", async () => {
+    await using backend = createLocalBackend();
+    const busy = ["sh -c 'while :; do :; done'", "cat /dev/zero >/dev/null"];
+    const scripts = busy.flatMap((script) => [`exec ${script}`, `while :; do timeout 0.05 ${script}; done`]);
+    const children = await Promise.all(scripts.map((script) => backend.start(start(script, script))));
+    const clock = new ManualClock();
+    const leaders = () => children.map(({ pid }) => ({ pid: pid ?? 0, treeTag: null }));
+    const sampler = new UsageSampler({ clock, leaders, tagOf: () => null });
+    // More than one short child takes.
+    await until("CPU time to be counted", async () => {
+      await clock.advance(1000);
+      const usage = await sampler.sample();
+      return leaders().every(({ pid }) => (usage.get(pid)?.cpuMs ?? 0) >= 150);
+    });
+  });
+
   test("counts an orphan that the server adopted for the leader with its tree tag", async () => {
-    const children = Array.from({ length: 5 }, () => spawn("sleep", ["603"], { detached: true, stdio: "ignore" }));
-    const [leader, other, tagged, tampered, unknown] = children.map(({ pid }) => pid ?? 0);
+    const children = Array.from({ length: 7 }, () => spawn("sleep", ["603"], { detached: true, stdio: "ignore" }));
+    const [leader, other, tagged, tampered, unknown, untaggedLeader] = children.map(({ pid }) => pid ?? 0);
     try {
       const tags = new Map([
         [tagged, 7],
@@ -71,12 +89,34 @@ describe("UsageSampler", () => {
           { pid: leader ?? 0, treeTag: 7 },
           { pid: other ?? 0, treeTag: 8 },
           { pid: EXITED_PID, treeTag: 9 },
+          { pid: untaggedLeader ?? 0, treeTag: null },
         ],
-        tagOf: (pid) => tags.get(pid) ?? 0,
+        tagOf: (pid) => toProcessTag(tags.get(pid) ?? 0),
       });
       const usage = await sampler.sample();
-      const processes = [leader, other, EXITED_PID].map((pid) => usage.get(pid ?? 0)?.processes);
-      assert.deepEqual(processes, [3, 1, undefined]);
+      const processes = [leader, other, EXITED_PID, untaggedLeader].map((pid) => usage.get(pid ?? 0)?.processes);
+      // The seventh process is an untagged orphan: no leader counts it.
+      assert.deepEqual(processes, [3, 1, undefined, 1]);
+    } finally {
+      for (const child of children) child.kill("SIGKILL");
+    }
+  });
+
+  test("lets other work of the event loop run between groups of many processes", async () => {
+    const children = Array.from({ length: 64 }, () => spawn("sleep", ["604"], { stdio: "ignore" }));
+    try {
+      const sampler = new UsageSampler({ clock: new ManualClock(), leaders: () => [], tagOf: () => null });
+      let isDone = false;
+      let ticks = 0;
+      const countTicks = async () => {
+        for (; !isDone; ticks++) await new Promise(setImmediate);
+      };
+      const counted = countTicks();
+      await sampler.sample();
+      isDone = true;
+      await counted;
+      // One tick may pass after the sample.
+      assert.ok(ticks > 1 && ticks < listProcesses().length / 2, `${ticks} ticks`);
     } finally {
       for (const child of children) child.kill("SIGKILL");
     }

@@ -1,0 +1,15 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { readOrEmpty, readProcStat } from "../../../src/local/tree/proc-files.ts";
+
+const NO_PID = 2 ** 30;
+
+test("readOrEmpty returns an empty text for a file that does not exist", () => {
+  assert.equal(readOrEmpty(`/proc/${process.pid}/comm`).endsWith("\n"), true);
+  assert.equal(readOrEmpty(`/proc/${NO_PID}/comm`), "");
+});
+
+test("readProcStat returns null for a process that does not exist", () => {
+  assert.equal(readProcStat(process.pid)?.parentPid, process.ppid);
+  assert.equal(readProcStat(NO_PID), null);
+});
