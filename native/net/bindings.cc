@@ -83,6 +83,18 @@ napi_value openClientSocket(napi_env env, napi_callback_info info) {
   return handle;
 }
 
+// (host, port) -> a socket of a client, which may still be connecting, or the errno. Port -1: `host` is the path of a
+// Unix socket.
+napi_value connectSocket(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  UniqueFd fd = connectStream(call[0].string(), static_cast<int>(call[1].number()));
+  if (!fd) return call.toValue(errno);
+  Socket* socket = new Socket(call.loop(), std::move(fd));
+  const napi_value handle = socket->handle(env);
+  call.loop()->add(socket);
+  return handle;
+}
+
 // (socket, listener): the listener has the members of SocketCallbacks.
 napi_value startSocket(napi_env env, napi_callback_info info) {
   Call call(env, info);
@@ -238,6 +250,7 @@ Bindings netBindings(napi_env env) {
       binding("closeListenerChannel", invoke<ListenerChannel, &ListenerChannel::close>),
       binding("connectDatagram", openDatagram),
       binding("openClientSocket", openClientSocket),
+      binding("connectSocket", connectSocket),
       binding("startSocket", startSocket),
       binding("upgradeToFrames", upgradeToFrames),
       binding("sendText", sendText),

@@ -74,30 +74,52 @@ socklen_t toUnixAddress(const std::string& path, struct sockaddr_un& address) {
   return static_cast<socklen_t>(offsetof(struct sockaddr_un, sun_path) + path.size() + 1);
 }
 
+// Fills in the address and returns its length, or 0 if `host` is not an IP address.
+socklen_t toTcpAddress(const std::string& host, int port, struct sockaddr_storage& address) {
+  struct addrinfo hints = {};
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  struct addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return 0;
+  const socklen_t length = found->ai_addrlen;
+  memcpy(&address, found->ai_addr, length);
+  freeaddrinfo(found);
+  return length;
+}
+
+UniqueFd streamSocket(int family) { return UniqueFd(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)); }
+
 }  // namespace
 
 UniqueFd listenTcp(const std::string& host, int port, int backlog) {
-  struct addrinfo hints = {};
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE;
-  hints.ai_socktype = SOCK_STREAM;
-  struct addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return failed(EINVAL);
-  UniqueFd fd(socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  struct sockaddr_storage address;
+  const socklen_t length = toTcpAddress(host, port, address);
+  if (length == 0) return failed(EINVAL);
+  UniqueFd fd = streamSocket(address.ss_family);
   const int on = 1;
   if (fd) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  fd = bindAndListen(std::move(fd), found->ai_addr, found->ai_addrlen, backlog);
-  const int err = errno;
-  freeaddrinfo(found);
-  errno = err;
-  return fd;
+  return bindAndListen(std::move(fd), reinterpret_cast<const struct sockaddr*>(&address), length, backlog);
 }
 
 UniqueFd listenUnix(const std::string& path, int backlog) {
   struct sockaddr_un address;
   const socklen_t length = toUnixAddress(path, address);
   if (length == 0) return failed(ENAMETOOLONG);
-  return bindAndListen(UniqueFd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)),
-                       reinterpret_cast<const struct sockaddr*>(&address), length, backlog);
+  return bindAndListen(streamSocket(AF_UNIX), reinterpret_cast<const struct sockaddr*>(&address), length, backlog);
+}
+
+UniqueFd connectStream(const std::string& host, int port) {
+  struct sockaddr_storage address;
+  const socklen_t length = port < 0 ? toUnixAddress(host, reinterpret_cast<struct sockaddr_un&>(address))
+                                    : toTcpAddress(host, port, address);
+  if (length == 0) return failed(0);
+  UniqueFd fd = streamSocket(address.ss_family);
+  if (!fd) return fd;
+  const int on = 1;
+  // Fails for Unix sockets, which do not need it.
+  setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  const int result = connect(fd.get(), reinterpret_cast<const struct sockaddr*>(&address), length);
+  return result < 0 && errno != EINPROGRESS ? failed(errno) : std::move(fd);
 }
 
 UniqueFd connectDatagram(const std::string& path) {

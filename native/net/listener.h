@@ -14,6 +14,9 @@ namespace procwire {
 UniqueFd listenTcp(const std::string& host, int port, int backlog);
 UniqueFd listenUnix(const std::string& path, int backlog);
 
+// Returns a non-blocking socket that is connected or still connecting. Empty, with errno set, on a failure: 0 if `host`
+// is a name or too long a path. Port -1: `host` is the path of a Unix socket.
+UniqueFd connectStream(const std::string& host, int port);
 // Returns a non-blocking datagram socket that sends to this path. Empty, with errno set, if there is no receiver.
 UniqueFd connectDatagram(const std::string& path);
 // Creates a timer descriptor, or returns none with errno set. Created up front, because it is needed when no descriptor

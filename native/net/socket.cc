@@ -28,6 +28,9 @@ constexpr size_t kMaxRetainedPartialBytes = 768 * 1024;
 // Minimum size of a binary message that is received into its JavaScript buffer. Creating a buffer costs more than
 // copying a smaller one.
 constexpr size_t kMinBlockBytes = 256 * 1024;
+// Minimum size of a text message that a client gets as bytes, because it is probably output: the client decodes output
+// faster from bytes.
+constexpr size_t kMinOutputBytes = 4096;
 // Maximum bytes of incomplete frames of all sockets. Above it, frames are passed through to the JavaScript reader,
 // which charges the memory budget. Above half of it, buffers are not reused.
 constexpr size_t kMaxTotalPartialBytes = 32 * 1024 * 1024;
@@ -45,6 +48,12 @@ constexpr uint8_t kFirstControl = 8;
 Socket::Socket(Loop* loop, UniqueFd fd, bool isUnix)
     : loop_(loop), isClient_(false), hasTwoDescriptors_(false), queue_(loop->blocks()), mayTransfer_(isUnix) {
   for (Watch* watch : {&watch_, &output_, &bridge_}) watch->owner = this;
+  watch_.open(std::move(fd));
+}
+
+Socket::Socket(Loop* loop, UniqueFd fd)
+    : loop_(loop), isClient_(true), hasTwoDescriptors_(false), queue_(loop->blocks()), mayTransfer_(false) {
+  watch_.owner = this;
   watch_.open(std::move(fd));
 }
 
@@ -237,7 +246,8 @@ void Socket::handleFrame(const FrameHeader& header, char* payload) {
   if (!isClient_ && parseWriteRequest({payload, length}, request) &&
       (tryDirectWrite(request) || emitWriteRequest(request)))
     return;
-  if (isAscii(payload, length)) emitText(payload, length);
+  const bool isOutput = isClient_ && length >= kMinOutputBytes;
+  if (!isOutput && isAscii(payload, length)) emitText(payload, length);
   else emitBytes("message", payload, length);
 }
 
@@ -287,6 +297,8 @@ void Socket::flush() {
   if (ending_ && !isShutDown_) {
     isShutDown_ = true;
     shutDownOutput();
+    // A client that has nothing else to do exits without waiting for the peer.
+    if (isClient_ && !hasTwoDescriptors_) loop_->unref(this);
     closeIfDone();
   }
   if (wantsDrain_) {

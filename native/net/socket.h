@@ -1,7 +1,7 @@
 // One connection of a server, or of a client to the command that connects it.
 //
 // The descriptor of a server is an accepted socket. A bridge can replace it by two descriptors (stdio-transfer.h). A
-// client has two descriptors: the stdout and the stdin of its command.
+// client has a socket, or two descriptors: the stdout and the stdin of its command.
 // Initially it passes bytes through in both directions. After the upgrade it sends and receives WebSocket frames and
 // handles direct input without JavaScript: a `process/write` for a routed child is written to the child's input. Whole
 // messages are emitted as such. All other frames (fragments, control frames, oversized and invalid ones) are
@@ -43,7 +43,9 @@ class Socket final : public LoopObject {
  public:
   // Takes ownership of the descriptor. With `isUnix`, the peer may be a bridge that transfers its stdio.
   Socket(Loop* loop, UniqueFd fd, bool isUnix);
-  // The connection of a client. Takes ownership of both descriptors.
+  // The connection of a client. Takes ownership of the descriptor, which may still be connecting.
+  Socket(Loop* loop, UniqueFd fd);
+  // The connection of a client through a command. Takes ownership of both descriptors.
   Socket(Loop* loop, UniqueFd input, UniqueFd output);
 
   void onReady(Watch& watch, uint32_t events) override;

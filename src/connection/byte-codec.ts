@@ -1,5 +1,6 @@
 import type { ParsedMessage } from "../protocol/envelope.ts";
-import type { CommandStdio, FrameSocket } from "./frame-socket.ts";
+import type { ListenAddress } from "./accepted-socket.ts";
+import type { ClientSocket, CommandStdio, FrameSocket } from "./frame-socket.ts";
 
 /** The byte operations of the hot path. The native addon has a faster implementation than `nodeByteCodec`. */
 export interface ByteCodec {
@@ -17,6 +18,11 @@ export interface ByteCodec {
    * Returns null without the addon.
    */
   openCommandSocket?(stdio: CommandStdio, received: Buffer, maxMessageBytes: number): FrameSocket | null;
+  /**
+   * Connects the socket of a client. Returns null without the addon, and for a host name. Throws the error of a failed
+   * connection that is known at once.
+   */
+  connectSocket?(address: ListenAddress): ClientSocket | null;
 }
 
 export function base64Length(bytes: number): number {

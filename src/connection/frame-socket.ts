@@ -59,3 +59,19 @@ export interface CommandStdio {
   /** Terminates the command. */
   end(): void;
 }
+
+export interface ClientSocketEvents {
+  bytes(chunk: Buffer): void;
+  /** Called when the peer ends its side or the socket closes; with the error of a failed socket. */
+  end(error?: Error): void;
+}
+
+/** The socket of a client before its upgrade to WebSocket. It may still be connecting. */
+export interface ClientSocket {
+  /** Sends the request, one byte per character, and starts delivering events. Called once. */
+  start(request: string, events: ClientSocketEvents): void;
+  /** Switches to WebSocket frames, the first of them in `received`. Stops the events of `start`. */
+  upgrade(received: Buffer, maxMessageBytes: number): FrameSocket;
+  /** Closes the socket immediately. */
+  destroy(): void;
+}

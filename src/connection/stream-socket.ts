@@ -2,7 +2,7 @@ import type { Duplex } from "node:stream";
 import type { ByteCodec } from "./byte-codec.ts";
 import { BULK_QUEUE_LIMIT_BYTES } from "./connection.ts";
 import { frameBufferPool } from "./frame-buffer-pool.ts";
-import type { FrameOpening, FrameSocket, FrameSocketEvents } from "./frame-socket.ts";
+import type { ClientSocket, ClientSocketEvents, FrameOpening, FrameSocket, FrameSocketEvents } from "./frame-socket.ts";
 import { FrameWriter } from "./frame-writer.ts";
 import { type Flushable, flushAfterTick } from "./tick-flusher.ts";
 import type { EndpointRole } from "./websocket-frames.ts";
@@ -159,5 +159,38 @@ export class StreamSocket implements FrameSocket, Flushable {
 
   #send(frame: Buffer): void {
     this.#stream.write(frame, () => frameBufferPool.release(frame));
+  }
+}
+
+/** A ClientSocket over a Node stream. */
+export class StreamClientSocket implements ClientSocket {
+  readonly #stream: Duplex;
+  readonly #codec: ByteCodec;
+  readonly #maskKey: (() => number) | undefined;
+  #stopEvents = () => {};
+
+  constructor(stream: Duplex, codec: ByteCodec, maskKey?: () => number) {
+    this.#stream = stream;
+    this.#codec = codec;
+    this.#maskKey = maskKey;
+  }
+
+  start(request: string, { bytes, end }: ClientSocketEvents): void {
+    const stream = this.#stream;
+    const onEnd = () => end();
+    // An error of the stream must have a listener until its next owner adds one.
+    stream.on("data", bytes).on("error", end).on("end", onEnd).on("close", onEnd);
+    this.#stopEvents = () => void stream.off("data", bytes).off("end", onEnd).off("close", onEnd);
+    stream.write(request, "latin1");
+  }
+
+  upgrade(head: Buffer): FrameSocket {
+    this.#stream.pause();
+    this.#stopEvents();
+    return new StreamSocket(this.#stream, "client", this.#codec, { head, maskKey: this.#maskKey });
+  }
+
+  destroy(): void {
+    this.#stream.destroy();
   }
 }

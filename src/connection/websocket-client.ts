@@ -1,11 +1,12 @@
 import type { Duplex } from "node:stream";
 import { TimeoutError } from "../async/deadline.ts";
 import { toError } from "../base/error-message.ts";
+import type { ListenAddress } from "./accepted-socket.ts";
 import { type ByteCodec, nodeByteCodec } from "./byte-codec.ts";
 import type { Connection } from "./connection.ts";
-import type { FrameSocket } from "./frame-socket.ts";
+import type { ClientSocket, FrameSocket } from "./frame-socket.ts";
 import { DEFAULT_MAX_MESSAGE_BYTES } from "./line-connection.ts";
-import { StreamSocket } from "./stream-socket.ts";
+import { StreamClientSocket } from "./stream-socket.ts";
 import { explainTlsError } from "./tls-error.ts";
 import { UpgradeResponse } from "./upgrade-response.ts";
 import { websocketAcceptKey } from "./websocket-accept-key.ts";
@@ -53,8 +54,6 @@ export async function connectWebSocket(options: WebSocketConnectOptions): Promis
   const { url, signal } = options;
   const target = parseTarget(options);
   const key = randomKey();
-  // Masking protects proxies, and a pipe to the bridge of a host has none. A zero key changes no byte.
-  const maskKey = options.stream ? () => 0 : undefined;
   const request = upgradeRequest(target, {
     ...options.headers,
     connection: "Upgrade",
@@ -63,23 +62,37 @@ export async function connectWebSocket(options: WebSocketConnectOptions): Promis
     "sec-websocket-key": key,
   });
   signal?.throwIfAborted();
-  let stream: Duplex;
+  let client: ClientSocket;
   try {
-    stream = target.open();
+    client = target.open();
   } catch (error) {
     // Node checks the certificate and key of the client before it connects.
     throw explainTlsError(toError(error), url);
   }
-  const onAbort = () => stream.destroy(toError(signal?.reason));
+  const { promise: responded, resolve, reject } = Promise.withResolvers<number>();
+  const onAbort = () => reject(toError(signal?.reason));
   signal?.addEventListener("abort", onAbort, { once: true });
   const timeoutMs = options.connectTimeoutMs ?? 10_000;
-  const timer = setTimeout(() => stream.destroy(new TimeoutError(`a connection to ${url}`, timeoutMs)), timeoutMs);
+  const timer = setTimeout(() => reject(new TimeoutError(`a connection to ${url}`, timeoutMs)), timeoutMs);
   try {
+    const response = new UpgradeResponse(MAX_HEAD_BYTES, MAX_BODY_CHARS);
+    const end = (error?: Error) => {
+      if (!error && response.status !== null) resolve(response.status);
+      else reject(error ?? Object.assign(new Error("socket hang up"), { code: "ECONNRESET" }));
+    };
+    const bytes = (chunk: Buffer) => {
+      try {
+        if (response.push(chunk)) end();
+      } catch (error) {
+        reject(error);
+      }
+    };
+    client.start(request, { bytes, end });
     let computedKey: string | undefined;
     const acceptKey = () => (computedKey ??= websocketAcceptKey(key));
-    // One byte per character: a token may have any bytes. The key is computed while the server handles the request.
-    stream.write(request, "latin1", acceptKey);
-    const { status, response } = await readResponse(stream);
+    // While the server handles the request.
+    setImmediate(acceptKey);
+    const status = await responded;
     const { headers, rest } = response;
     if (status !== 101) {
       // A page of another web server would fill the terminal.
@@ -89,8 +102,7 @@ export async function connectWebSocket(options: WebSocketConnectOptions): Promis
     if (headers.get("sec-websocket-accept") !== acceptKey())
       throw new Error(`websocket upgrade ${url}: the response has a wrong sec-websocket-accept`);
     const { codec = nodeByteCodec, maxMessageBytes = DEFAULT_MAX_MESSAGE_BYTES } = options;
-    const socket =
-      options.openSocket?.(rest, maxMessageBytes) ?? new StreamSocket(stream, "client", codec, { head: rest, maskKey });
+    const socket = options.openSocket?.(rest, maxMessageBytes) ?? client.upgrade(rest, maxMessageBytes);
     return new WebSocketConnection(socket, {
       label: `exec-server websocket ${url}`,
       role: "client",
@@ -98,37 +110,11 @@ export async function connectWebSocket(options: WebSocketConnectOptions): Promis
       codec,
     });
   } catch (error) {
-    stream.destroy();
+    client.destroy();
     throw explainTlsError(toError(error), url);
   } finally {
     clearTimeout(timer);
     signal?.removeEventListener("abort", onAbort);
-  }
-}
-
-/** Reads the response of an upgrade. After status 101, the stream is paused behind the bytes in `rest`. */
-async function readResponse(stream: Duplex): Promise<{ status: number; response: UpgradeResponse }> {
-  const { promise, resolve, reject } = Promise.withResolvers<{ status: number; response: UpgradeResponse }>();
-  const response = new UpgradeResponse(MAX_HEAD_BYTES, MAX_BODY_CHARS);
-  const onData = (chunk: Buffer) => {
-    try {
-      if (response.push(chunk)) onEnd();
-    } catch (error) {
-      reject(error);
-    }
-  };
-  const onEnd = () => {
-    const { status } = response;
-    if (status === null) reject(Object.assign(new Error("socket hang up"), { code: "ECONNRESET" }));
-    else resolve({ status, response });
-  };
-  stream.on("data", onData).on("error", reject).on("end", onEnd).on("close", onEnd);
-  try {
-    return await promise;
-  } finally {
-    stream.pause();
-    // An error of the stream must have a listener until its next owner adds one.
-    stream.off("data", onData).off("end", onEnd).off("close", onEnd);
   }
 }
 
@@ -150,14 +136,17 @@ interface Target {
   /** Value of the `host` header. */
   host: string;
   path: string;
-  open(): Duplex;
+  open(): ClientSocket;
 }
 
-function parseTarget({ url, ca, cert, key, stream }: WebSocketConnectOptions): Target {
-  if (stream) return { host: "localhost", path: "/", open: () => stream };
-  const net = process.getBuiltinModule("node:net");
+function parseTarget({ url, ca, cert, key, stream, codec = nodeByteCodec }: WebSocketConnectOptions): Target {
+  // Masking protects proxies, and a pipe to the bridge of a host has none. A zero key changes no byte.
+  if (stream) return { host: "localhost", path: "/", open: () => new StreamClientSocket(stream, codec, () => 0) };
+  const connect = (address: ListenAddress) =>
+    codec.connectSocket?.(address) ??
+    new StreamClientSocket(process.getBuiltinModule("node:net").connect({ ...address, noDelay: true }), codec);
   if (url.startsWith("unix://"))
-    return { host: "localhost", path: "/", open: () => net.connect({ path: url.slice("unix://".length) }) };
+    return { host: "localhost", path: "/", open: () => connect({ path: url.slice("unix://".length) }) };
   const parsed = new URL(url);
   if (parsed.protocol !== "ws:" && parsed.protocol !== "wss:") {
     throw new Error(
@@ -167,13 +156,12 @@ function parseTarget({ url, ca, cert, key, stream }: WebSocketConnectOptions): T
   const isSecure = parsed.protocol === "wss:";
   const host = parsed.hostname.replace(/^\[|\]$/g, "");
   const port = parsed.port === "" ? (isSecure ? 443 : 80) : Number(parsed.port);
-  const address = { host, port, noDelay: true };
   const open = () => {
-    if (!isSecure) return net.connect(address);
+    if (!isSecure) return connect({ host, port });
     const tls = process.getBuiltinModule("node:tls");
     const socket = tls.connect({
-      ...address,
-      servername: net.isIP(host) ? undefined : host,
+      ...{ host, port, noDelay: true },
+      servername: process.getBuiltinModule("node:net").isIP(host) ? undefined : host,
       ALPNProtocols: ["http/1.1"],
       cert,
       key,
@@ -182,7 +170,10 @@ function parseTarget({ url, ca, cert, key, stream }: WebSocketConnectOptions): T
     });
     // A write during the handshake would replace the OpenSSL error, with its code and reason, by EPROTO.
     socket.cork();
-    return socket.once("secureConnect", () => socket.uncork());
+    return new StreamClientSocket(
+      socket.once("secureConnect", () => socket.uncork()),
+      codec,
+    );
   };
   return { host: parsed.host, path: `${parsed.pathname}${parsed.search}`, open };
 }

@@ -1,4 +1,4 @@
-import { systemClock } from "../async/clock.ts";
+import { sleep, systemClock } from "../async/clock.ts";
 import { randomUuid } from "../base/random-uuid.ts";
 import type { ConnectionState, ExecServerClient, ExecServerClientOptions } from "../client/exec-server-client.ts";
 import { ExecServerError } from "../protocol/exec-server-error.ts";
@@ -40,7 +40,7 @@ export async function connectServer(
       const isStarting = error instanceof ExecServerError && NOT_YET.has(error.code);
       if (!isStarting || systemClock.monotonic() >= until) throw withConnectAdvice(error, address.url);
     }
-    await new Promise((resolve) => setTimeout(resolve, RETRY_INTERVAL_MS));
+    await sleep(systemClock, RETRY_INTERVAL_MS);
   }
 }
 
@@ -51,7 +51,7 @@ async function connectOnce(
 ): Promise<ExecServerClient> {
   const [{ NodeExecServerClient: Client }, { lazyNativeCodec }] = await Promise.all([
     import("../client/node/node-client.ts"),
-    import("./native-support.ts"),
+    import("./client-codec.ts"),
   ]);
   return Client.connectWebSocket({
     url,
@@ -62,7 +62,7 @@ async function connectOnce(
     tlsCert: readTlsCert,
     tlsKey: readTlsKey,
     insecurePlainToken,
-    // Only the byte codec of the addon, which masks and encodes stdin.
+    // Sockets and byte codec of the addon.
     codec: lazyNativeCodec(),
     // The global `crypto` loads a library that takes longer than a request.
     newId: () => randomUuid(randomBytes(16)),

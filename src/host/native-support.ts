@@ -4,46 +4,18 @@
  */
 
 import { runInNewContext } from "node:vm";
-import { type ByteCodec, nodeByteCodec } from "../connection/byte-codec.ts";
 import type { SocketProvider } from "../connection/socket-provider.ts";
 import type { ListenerSupport } from "../exec/backend/listener-channel.ts";
 import type { FileTrees } from "../files/file-trees.ts";
 import { loadAddon } from "../native/load-addon.ts";
-import { NativeClientSocket } from "../native/native-client-socket.ts";
 import { nativeListenerSupport } from "../native/native-listener-channel.ts";
-import { nativeCodec, nativeSocketProvider } from "../native/native-sockets.ts";
+import { nativeSocketProvider } from "../native/native-sockets.ts";
 import { LANDLOCK_FILES_ABI, type LandlockSupport } from "../sandbox/landlock-rules.ts";
 
 /** Returns the addon's sockets; undefined if it is missing. */
 export function nativeSocketsIfAvailable(): SocketProvider | undefined {
   const loaded = loadAddon();
   return loaded.type === "loaded" ? nativeSocketProvider(loaded.addon) : undefined;
-}
-
-/** Minimum input that is worth loading the addon, which takes as long as encoding some hundred KiB without it. */
-const NATIVE_CODEC_BYTES = 16 * 1024;
-
-/** Returns a byte codec for a client: that of the addon after the first long input, if the addon is available. */
-export function lazyNativeCodec(): ByteCodec {
-  let native: ByteCodec | null = null;
-  const forLength = (bytes: number): ByteCodec => {
-    if (native === null && bytes >= NATIVE_CODEC_BYTES) {
-      const loaded = loadAddon();
-      native = loaded.type === "loaded" ? nativeCodec(loaded.addon) : nodeByteCodec;
-    }
-    return native ?? nodeByteCodec;
-  };
-  return {
-    base64Encode: (source, target, offset) => forLength(source.length).base64Encode(source, target, offset),
-    unmask: (buffer, offset, length, key) => forLength(length).unmask(buffer, offset, length, key),
-    openCommandSocket(stdio, received, maxMessageBytes) {
-      const loaded = loadAddon();
-      if (loaded.type !== "loaded") return null;
-      const socket = loaded.addon.openClientSocket(stdio.stdout, stdio.stdin);
-      if (typeof socket === "number") return null;
-      return new NativeClientSocket(loaded.addon, socket, stdio, received, maxMessageBytes);
-    },
-  };
 }
 
 /** Returns the addon's support for managed networks; null if the addon or its program is missing. */

@@ -1,4 +1,4 @@
-import { loadAddon } from "./load-addon.ts";
+import { loadBuiltAddon } from "./load-addon.ts";
 
 /**
  * Exits with this code without waiting for threads. Node's own exit waits for every file request in flight, and one may
@@ -6,10 +6,10 @@ import { loadAddon } from "./load-addon.ts";
  * with such a request kills itself.
  */
 export function exitImmediately(code: number): never {
-  const native = loadAddon();
+  const addon = loadBuiltAddon();
   // Registered last, so that it runs last.
   process.on("exit", () => {
-    if (native.type === "loaded") native.addon.exitNow(code);
+    if (addon) addon.exitNow(code);
     else if (process.getActiveResourcesInfo().some(isThreadRequest)) process.kill(process.pid, "SIGKILL");
   });
   process.exit(code);

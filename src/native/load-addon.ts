@@ -8,22 +8,36 @@ export type LoadedAddon = { type: "loaded"; addon: NativeAddon } | { type: "miss
 
 let loaded: LoadedAddon | null = null;
 
-/** Returns the addon, loaded once, or the reason why it is missing. */
+/** Returns the addon, loaded once, or the reason why it is missing. Compiles it if necessary. */
 export function loadAddon(): LoadedAddon {
-  loaded ??= load();
+  loaded ??= load() ?? compile();
   return loaded;
 }
 
-function load(): LoadedAddon {
+/** Returns the addon; null if it is missing or must be compiled first. */
+export function loadBuiltAddon(): NativeAddon | null {
+  loaded ??= load();
+  return loaded?.type === "loaded" ? loaded.addon : null;
+}
+
+/** Reasons why the existing files cannot be loaded. */
+const problems: string[] = [];
+
+/** Returns null if the addon must be compiled. */
+function load(): LoadedAddon | null {
   if (OTHER_RUNTIME !== null) return { type: "missing", why: `${OTHER_RUNTIME} cannot load it; use Node 24` };
   const named = process.env.PROCWIRE_NATIVE_SPAWNER;
   if (named !== undefined) return loadFile(named);
-  const problems: string[] = [];
+  problems.length = 0;
   for (const path of nativeFileCandidates("procwire.node")) {
     const found = loadFile(path);
     if (found.type === "loaded") return found;
     problems.push(found.why);
   }
+  return null;
+}
+
+function compile(): LoadedAddon {
   const built = compileOnDemand();
   if (built.type === "built") return loadFile(built.path);
   return { type: "missing", why: [...problems, built.why].join("; ") };

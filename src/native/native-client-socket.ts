@@ -1,67 +1,99 @@
+import type { ListenAddress } from "../connection/accepted-socket.ts";
 import { frameBufferPool } from "../connection/frame-buffer-pool.ts";
-import type { CommandStdio, FrameOpening, FrameSocket, FrameSocketEvents } from "../connection/frame-socket.ts";
+import type {
+  ClientSocket,
+  ClientSocketEvents,
+  CommandStdio,
+  FrameOpening,
+  FrameSocket,
+  FrameSocketEvents,
+} from "../connection/frame-socket.ts";
 import { FrameWriter } from "../connection/frame-writer.ts";
-import { type NativeAddon, NativeEventError, type NativeSocket } from "./addon.ts";
+import type { NativeAddon, NativeSocket, NativeSocketEvent } from "./addon.ts";
+import { closeProblem, nativeCodec, systemErrors } from "./native-codec.ts";
 import { NativeFrameSocket } from "./native-frame-socket.ts";
-import { closeProblem, nativeCodec } from "./native-sockets.ts";
 
-/** The connection of a client through the stdio of a command. The addon reads and writes the frames. */
-export class NativeClientSocket extends NativeFrameSocket implements FrameSocket {
-  readonly #stdio: CommandStdio;
+/** The connection of a client that the addon reads and writes: through a socket, or the stdio of a command. */
+export class NativeClientSocket extends NativeFrameSocket implements ClientSocket, FrameSocket {
+  /** Address in error messages. */
+  readonly #target: string;
+  readonly #stdio: CommandStdio | null;
   readonly #writer: FrameWriter;
-  #received: Buffer;
-  readonly #maxMessageBytes: number;
+  #isReading = false;
+  #handshake: ClientSocketEvents | null = null;
+  #frames: FrameSocketEvents | null = null;
+  #received: Buffer = Buffer.alloc(0);
+  #maxMessageBytes = 0;
   #isEnded = false;
 
-  /** Takes a socket of `openClientSocket`. `received` holds frame bytes that arrived with the handshake. */
-  constructor(
-    native: NativeAddon,
-    socket: NativeSocket,
-    stdio: CommandStdio,
-    received: Buffer,
-    maxMessageBytes: number,
-  ) {
+  /** Takes a socket of `connectSocket` with its address, or a socket of `openClientSocket` with its command. */
+  constructor(native: NativeAddon, socket: NativeSocket, peer: string | CommandStdio) {
     super(native, socket);
+    const stdio = typeof peer === "string" ? null : peer;
     this.#stdio = stdio;
+    this.#target = typeof peer === "string" ? peer : "";
+    // Masking protects proxies, and a pipe has none. The key 0 changes no byte.
+    this.#writer = new FrameWriter("client", nativeCodec(native), frameBufferPool, stdio ? () => 0 : undefined);
+  }
+
+  start(request: string, events: ClientSocketEvents): void {
+    this.#handshake = events;
+    this.#startReading();
+    this.sendFrame(Buffer.from(request, "latin1"));
+  }
+
+  upgrade(received: Buffer, maxMessageBytes: number): FrameSocket {
+    this.#handshake = null;
     this.#received = received;
     this.#maxMessageBytes = maxMessageBytes;
-    // Masking protects proxies, and a pipe has none. The key 0 changes no byte.
-    this.#writer = new FrameWriter("client", nativeCodec(native), frameBufferPool, () => 0);
+    this.pause();
+    return this;
   }
 
   open(events: FrameSocketEvents): void {
-    this.native.startSocket(this.socket, {
-      onData: (type, data) => {
-        if (type === "text") events.text(data);
-        else if (type === "message") events.message(data, "text");
-        else if (type === "binary") events.message(data, "binary");
-        else events.bytes(data);
-      },
-      onWrite: () => undefined,
-      onEvent: (event) => {
-        if (event.type === "drain") events.drain();
-        else if (event.type === "end") this.#onEnded(events, null);
-        else if (event.type === "close") this.#onEnded(events, closeProblem(event));
-        else {
-          // An event was lost, so the connection cannot continue.
-          this.destroy();
-          events.close(new NativeEventError("socket", event).message);
-        }
-      },
-    });
+    this.#frames = events;
+    this.#startReading();
     const received = this.#received;
     this.#received = Buffer.alloc(0);
+    this.resume();
     this.native.upgradeToFrames(this.socket, this.#maxMessageBytes, Number.MAX_SAFE_INTEGER, received);
   }
 
+  #startReading(): void {
+    if (this.#isReading) return;
+    this.#isReading = true;
+    this.native.startSocket(this.socket, {
+      onData: (type, data) => {
+        if (type === "text") this.#frames?.text(data);
+        else if (type === "message") this.#frames?.message(data, "text");
+        else if (type === "binary") this.#frames?.message(data, "binary");
+        else (this.#frames ?? this.#handshake)?.bytes(data);
+      },
+      onWrite: () => undefined,
+      onEvent: (event) => {
+        if (this.#frames) this.onFrameEvent(this.#frames, event);
+        else if (event.type === "close" && event.errno !== 0)
+          this.#handshake?.end(socketError(event.errno, event.syscall, this.#target));
+        else if (event.type !== "drain") this.#handshake?.end();
+      },
+    });
+  }
+
+  protected override onFrameEvent(frames: FrameSocketEvents, event: NativeSocketEvent): void {
+    const hasEnded = event.type === "end" || event.type === "close";
+    if (this.#stdio && hasEnded)
+      this.#onCommandEnded(this.#stdio, frames, event.type === "close" ? closeProblem(event) : null);
+    else super.onFrameEvent(frames, event);
+  }
+
   /** Reports the end of the connection once. A failure of the command is its reason. */
-  #onEnded(events: FrameSocketEvents, problem: string | null): void {
+  #onCommandEnded({ ended }: CommandStdio, frames: FrameSocketEvents, problem: string | null): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
-    void this.#stdio.ended.then((failure) => {
+    void ended.then((failure) => {
       const reason = failure ?? problem;
-      if (reason === null) events.end();
-      else events.close(reason);
+      if (reason === null) frames.end();
+      else frames.close(reason);
     });
   }
 
@@ -74,6 +106,10 @@ export class NativeClientSocket extends NativeFrameSocket implements FrameSocket
   }
 
   sendBlock(text: string, bytes: Uint8Array): void {
+    if (!this.#stdio) {
+      this.#sendPooled(this.#writer.block(text, bytes));
+      return;
+    }
     this.#sendPooled(this.#writer.blockHead(text, bytes.length));
     this.native.sendBytes(this.socket, bytes);
   }
@@ -87,6 +123,28 @@ export class NativeClientSocket extends NativeFrameSocket implements FrameSocket
   destroy(): void {
     this.#isEnded = true;
     this.native.destroySocket(this.socket);
-    this.#stdio.end();
+    this.#stdio?.end();
   }
+}
+
+/**
+ * Connects the socket of a client. Returns null for a host name, and for a path that is too long. Throws the error of a
+ * failed connection that is known at once.
+ */
+export function connectNativeSocket(native: NativeAddon, address: ListenAddress): NativeClientSocket | null {
+  const [host, port] = "path" in address ? [address.path, -1] : [address.host, address.port];
+  const target = port < 0 ? host : `${host}:${port}`;
+  const socket = native.connectSocket(host, port);
+  if (socket === 0) return null;
+  if (typeof socket === "number") throw socketError(socket, "connect", target);
+  return new NativeClientSocket(native, socket, target);
+}
+
+/** Returns the error that Node has for a failed socket. */
+function socketError(errno: number, syscall: string, target: string): Error {
+  const code = systemErrors().getSystemErrorName(-errno);
+  // The first read or write reports why a socket could not connect.
+  const failed = code === "ECONNRESET" || code === "EPIPE" ? syscall : "connect";
+  const message = failed === "connect" ? `connect ${code} ${target}` : `${failed} ${code}`;
+  return Object.assign(new Error(message), { errno: -errno, code, syscall: failed });
 }

@@ -61,10 +61,11 @@ export function compileOnDemand(): CompileResult {
 export function packageRoot(): string | null {
   const hasNativeSources = (directory: string) => existsSync(join(directory, "native", "build.mjs"));
   const directories = ancestors(import.meta.dirname);
-  const siblings = directories.map((directory) => join(directory, "node_modules", "procwire"));
   return (
     directories.find(hasNativeSources) ??
-    siblings.find((directory) => hasNativeSources(directory) && versionIn(directory) === VERSION) ??
+    directories
+      .map((directory) => join(directory, "node_modules", "procwire"))
+      .find((directory) => hasNativeSources(directory) && versionIn(directory) === VERSION) ??
     null
   );
 }

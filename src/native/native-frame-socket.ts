@@ -1,6 +1,8 @@
-import type { NativeAddon, NativeSocket } from "./addon.ts";
+import type { FrameSocketEvents } from "../connection/frame-socket.ts";
+import { type NativeAddon, NativeEventError, type NativeSocket, type NativeSocketEvent } from "./addon.ts";
+import { closeProblem } from "./native-codec.ts";
 
-/** The members of a FrameSocket that only call the addon. */
+/** The members of a FrameSocket that only call the addon, and the events after the upgrade. */
 export abstract class NativeFrameSocket {
   protected readonly native: NativeAddon;
   protected readonly socket: NativeSocket;
@@ -36,5 +38,25 @@ export abstract class NativeFrameSocket {
 
   end(): void {
     this.native.endSocket(this.socket);
+  }
+
+  abstract destroy(): void;
+
+  protected onFrameEvent(frames: FrameSocketEvents, event: NativeSocketEvent): void {
+    switch (event.type) {
+      case "drain":
+        frames.drain();
+        break;
+      case "end":
+        frames.end();
+        break;
+      case "close":
+        frames.close(closeProblem(event));
+        break;
+      default:
+        // An event was lost, so the connection cannot continue.
+        this.destroy();
+        frames.close(new NativeEventError("socket", event).message);
+    }
   }
 }

@@ -7,14 +7,14 @@ import {
   LISTEN_BACKLOG,
   type ListenFunction,
 } from "../connection/accepted-socket.ts";
-import { type ByteCodec, nodeByteCodec } from "../connection/byte-codec.ts";
+import { nodeByteCodec } from "../connection/byte-codec.ts";
 import type { DirectInput } from "../connection/connection.ts";
 import { FrameOpening, type FrameSocket, type FrameSocketEvents } from "../connection/frame-socket.ts";
 import { FrameWriter } from "../connection/frame-writer.ts";
 import type { SocketProvider } from "../connection/socket-provider.ts";
 import type { Message } from "../protocol/envelope.ts";
-import type { NativeAddon, NativeSocket, NativeSocketEvent, NativeWriteRequest } from "./addon.ts";
-import { NativeEventError } from "./addon.ts";
+import type { NativeAddon, NativeSocket, NativeWriteRequest } from "./addon.ts";
+import { nativeCodec, systemErrors } from "./native-codec.ts";
 import { NativeFrameSocket } from "./native-frame-socket.ts";
 
 /** Builds the heads of binary blocks. Frames of a server are not masked, so it needs no codec of the addon. */
@@ -27,14 +27,6 @@ export function nativeSocketProvider(native: NativeAddon): SocketProvider {
     listenAt: nativeListener(native),
     listenOnFd: (descriptor, onConnection) => nativeListener(native, descriptor)({ path: "" }, onConnection),
     reportsPeerUid: true,
-  };
-}
-
-export function nativeCodec(native: NativeAddon): ByteCodec {
-  return {
-    base64Encode: native.base64Encode,
-    unmask: native.unmask,
-    parseLarge: async (message) => (await import("./large-messages.ts")).parseLargeMessage(native, message),
   };
 }
 
@@ -97,7 +89,7 @@ class NativeServerSocket extends NativeFrameSocket implements AcceptedSocket, Fr
       },
       onWrite: (...request) => this.#frames?.decoded(writeRequest(...request)),
       onEvent: (event) => {
-        if (this.#frames) this.#onFrameEvent(this.#frames, event);
+        if (this.#frames) this.onFrameEvent(this.#frames, event);
         else if (event.type !== "drain") this.#accepted?.end();
         if (event.type === "close") this.#closed.resolve();
       },
@@ -156,33 +148,4 @@ class NativeServerSocket extends NativeFrameSocket implements AcceptedSocket, Fr
     this.native.destroySocket(this.socket);
     this.#closed.resolve();
   }
-
-  /** Dispatches an event after the upgrade. */
-  #onFrameEvent(frames: FrameSocketEvents, event: NativeSocketEvent): void {
-    switch (event.type) {
-      case "drain":
-        frames.drain();
-        break;
-      case "end":
-        frames.end();
-        break;
-      case "close":
-        frames.close(closeProblem(event));
-        break;
-      default:
-        // An event was lost, so the connection cannot continue.
-        this.destroy();
-        frames.close(new NativeEventError("socket", event).message);
-    }
-  }
-}
-
-/** Returns the description of an abnormal close; null after a normal one. */
-export function closeProblem({ errno, syscall }: { errno: number; syscall: string }): string | null {
-  return errno === 0 ? null : `${syscall} ${systemErrors().getSystemErrorName(-errno)}`;
-}
-
-/** Loaded on demand: importing node:util evaluates all of its exports, some of which load further modules. */
-function systemErrors() {
-  return process.getBuiltinModule("node:util");
 }

@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
 import { createServer as createHttpServer } from "node:http";
 import { type AddressInfo, connect as connectTcp, createServer, type Socket } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import fc from "fast-check";
 import { WebSocket, WebSocketServer } from "ws";
@@ -9,6 +12,7 @@ import type { Connection, ConnectionEvent } from "../../src/connection/connectio
 import { websocketAcceptKey } from "../../src/connection/websocket-accept-key.ts";
 import { connectWebSocket, UpgradeRefusedError } from "../../src/connection/websocket-client.ts";
 import { WebSocketConnection } from "../../src/connection/websocket-connection.ts";
+import { lazyNativeCodec } from "../../src/host/client-codec.ts";
 import { listenerOf, serveWebSockets, tcpPort } from "../support/servers/websocket-server.ts";
 
 /** The `ws` package as an independent peer, in both roles, through a proxy that cuts the bytes anywhere. */
@@ -69,93 +73,164 @@ const methodsOf = (events: ConnectionEvent[]) =>
 const MESSAGES = ["", "é😀", "x".repeat(90), "y".repeat(110), "y".repeat(111), "z".repeat(65_520), "z".repeat(200_000)];
 const asJson = (method: string) => JSON.stringify({ method });
 
-describe("a client connected to the ws package", () => {
-  test("exchanges messages of every length, split at any position", async () => {
-    const http = createHttpServer();
-    const server = new WebSocketServer({ server: http });
-    server.on("connection", (socket) => {
-      socket.on("message", (data, isBinary) => socket.send(data, { binary: isBinary }));
-    });
-    const port = await listenOn(http);
-    closers.push(() => http.close());
-    let seed = 1;
-    const proxyPort = await cuttingProxy(port, () => {
-      seed = (seed * 48_271) % 2_147_483_647;
-      return 1 + (seed % 5000);
-    });
-    const connection = await connectWebSocket({ url: `ws://127.0.0.1:${proxyPort}/` });
-    const events = collector(connection, MESSAGES.length + 1);
-    for (const message of MESSAGES) connection.send(asJson(message));
-    connection.sendChunk('{"method":"', Uint8Array.of(1, 2, 3), '"}');
-    assert.deepEqual(methodsOf(await events), [...MESSAGES, "AQID"]);
-    const closed = new Promise<number>((resolve) => {
-      for (const socket of server.clients) socket.on("close", (code) => resolve(code));
-    });
-    connection.close();
-    assert.equal(await closed, 1000);
-  });
+for (const kind of ["node", "native"] as const)
+  describe(`a client connected to the ws package, over ${kind === "node" ? "Node's" : "the addon's"} sockets`, () => {
+    const codec = kind === "node" ? undefined : lazyNativeCodec();
 
-  test("accepts fragmented messages of ws with pings between", async () => {
-    const http = createHttpServer();
-    const server = new WebSocketServer({ server: http });
-    server.on("connection", (socket) => {
-      const text = asJson("whole");
-      for (let at = 0; at < text.length; at++) {
-        socket.send(text.charAt(at), { fin: at === text.length - 1 });
-        socket.ping();
-      }
+    test("exchanges messages of every length, split at any position", async () => {
+      const http = createHttpServer();
+      const server = new WebSocketServer({ server: http });
+      server.on("connection", (socket) => {
+        socket.on("message", (data, isBinary) => socket.send(data, { binary: isBinary }));
+      });
+      const port = await listenOn(http);
+      closers.push(() => http.close());
+      let seed = 1;
+      const proxyPort = await cuttingProxy(port, () => {
+        seed = (seed * 48_271) % 2_147_483_647;
+        return 1 + (seed % 5000);
+      });
+      const connection = await connectWebSocket({ url: `ws://127.0.0.1:${proxyPort}/`, codec });
+      const events = collector(connection, MESSAGES.length + 1);
+      for (const message of MESSAGES) connection.send(asJson(message));
+      connection.sendChunk('{"method":"', Uint8Array.of(1, 2, 3), '"}');
+      assert.deepEqual(methodsOf(await events), [...MESSAGES, "AQID"]);
+      const closed = new Promise<number>((resolve) => {
+        for (const socket of server.clients) socket.on("close", (code) => resolve(code));
+      });
+      connection.close();
+      assert.equal(await closed, 1000);
     });
-    const port = await listenOn(http);
-    closers.push(() => http.close());
-    const connection = await connectWebSocket({ url: `ws://127.0.0.1:${port}/` });
-    assert.deepEqual(methodsOf(await collector(connection, 1)), ["whole"]);
-    connection.close();
-  });
 
-  test("reports the response of a server that rejects the upgrade", async () => {
-    const http = createHttpServer((_, response) => response.writeHead(418).end("short and stout"));
-    const port = await listenOn(http);
-    closers.push(() => http.close());
-    await assert.rejects(connectWebSocket({ url: `ws://127.0.0.1:${port}/` }), (error: unknown) => {
-      assert.ok(error instanceof UpgradeRefusedError);
-      assert.equal(error.status, 418);
-      assert.match(error.message, /HTTP 418: short and stout$/);
-      return true;
+    test("accepts fragmented messages of ws with pings between", async () => {
+      const http = createHttpServer();
+      const server = new WebSocketServer({ server: http });
+      server.on("connection", (socket) => {
+        const text = asJson("whole");
+        for (let at = 0; at < text.length; at++) {
+          socket.send(text.charAt(at), { fin: at === text.length - 1 });
+          socket.ping();
+        }
+      });
+      const port = await listenOn(http);
+      closers.push(() => http.close());
+      const connection = await connectWebSocket({ url: `ws://127.0.0.1:${port}/`, codec });
+      assert.deepEqual(methodsOf(await collector(connection, 1)), ["whole"]);
+      connection.close();
     });
-  });
 
-  test("reports no page of a web server that has no websocket", async () => {
-    const http = createHttpServer((_, response) =>
-      response.writeHead(200, { "content-type": "text/html" }).end("<!DOCTYPE html>\n<title>Files</title>\n"),
-    );
-    const port = await listenOn(http);
-    closers.push(() => http.close());
-    const url = `ws://127.0.0.1:${port}/`;
-    await assert.rejects(connectWebSocket({ url }), { message: `${url} refused the websocket upgrade with HTTP 200` });
-  });
+    test("reports the response of a server that rejects the upgrade", async () => {
+      const http = createHttpServer((_, response) => response.writeHead(418).end("short and stout"));
+      const port = await listenOn(http);
+      closers.push(() => http.close());
+      await assert.rejects(connectWebSocket({ url: `ws://127.0.0.1:${port}/`, codec }), (error: unknown) => {
+        assert.ok(error instanceof UpgradeRefusedError);
+        assert.equal(error.status, 418);
+        assert.match(error.message, /HTTP 418: short and stout$/);
+        return true;
+      });
+    });
 
-  test("rejects a server with a wrong Sec-WebSocket-Accept", async () => {
-    const http = createHttpServer();
-    http.on("upgrade", (_, socket) => {
-      socket.end(
-        `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${websocketAcceptKey("other")}\r\n\r\n`,
+    test("reports no page of a web server that has no websocket", async () => {
+      const http = createHttpServer((_, response) =>
+        response.writeHead(200, { "content-type": "text/html" }).end("<!DOCTYPE html>\n<title>Files</title>\n"),
+      );
+      const port = await listenOn(http);
+      closers.push(() => http.close());
+      const url = `ws://127.0.0.1:${port}/`;
+      await assert.rejects(connectWebSocket({ url, codec }), {
+        message: `${url} refused the websocket upgrade with HTTP 200`,
+      });
+    });
+
+    test("rejects a server with a wrong Sec-WebSocket-Accept", async () => {
+      const http = createHttpServer();
+      http.on("upgrade", (_, socket) => {
+        socket.end(
+          `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${websocketAcceptKey("other")}\r\n\r\n`,
+        );
+      });
+      const port = await listenOn(http);
+      closers.push(() => http.close());
+      await assert.rejects(connectWebSocket({ url: `ws://127.0.0.1:${port}/`, codec }), /wrong sec-websocket-accept/);
+    });
+
+    test("times out on a server that never responds", async () => {
+      const silent = createServer((socket) => closers.push(() => socket.destroy()));
+      const port = await listenOn(silent);
+      closers.push(() => silent.close());
+      await assert.rejects(
+        connectWebSocket({ url: `ws://127.0.0.1:${port}/`, connectTimeoutMs: 50, codec }),
+        /timed out waiting for a connection to ws:/,
       );
     });
-    const port = await listenOn(http);
-    closers.push(() => http.close());
-    await assert.rejects(connectWebSocket({ url: `ws://127.0.0.1:${port}/` }), /wrong sec-websocket-accept/);
-  });
 
-  test("times out on a server that never responds", async () => {
-    const silent = createServer((socket) => closers.push(() => socket.destroy()));
-    const port = await listenOn(silent);
-    closers.push(() => silent.close());
-    await assert.rejects(
-      connectWebSocket({ url: `ws://127.0.0.1:${port}/`, connectTimeoutMs: 50 }),
-      /timed out waiting for a connection to ws:/,
-    );
+    test("rejects with the error of the system if nothing listens", async () => {
+      const closed = createServer();
+      const address = `127.0.0.1:${await listenOn(closed)}`;
+      await new Promise((resolve) => closed.close(resolve));
+      for (const [url, code, target] of [
+        [`ws://${address}/`, "ECONNREFUSED", address],
+        ["unix:///nowhere/socket", "ENOENT", "/nowhere/socket"],
+      ] as const)
+        await assert.rejects(connectWebSocket({ url, codec }), {
+          message: `connect ${code} ${target}`,
+          code,
+          syscall: "connect",
+        });
+    });
+
+    test("connects to a host name and to a Unix socket", async () => {
+      const http = createHttpServer();
+      const server = new WebSocketServer({ server: http });
+      server.on("connection", (socket) => socket.send(asJson("hello")));
+      const port = await listenOn(http);
+      closers.push(() => http.close());
+      const directory = mkdtempSync(join(tmpdir(), "procwire-client-"));
+      closers.push(() => rmSync(directory, { recursive: true }));
+      const path = join(directory, "socket");
+      const unix = createServer((socket) => void http.emit("connection", socket));
+      unix.listen(path);
+      await once(unix, "listening");
+      closers.push(() => unix.close());
+      for (const url of [`ws://localhost:${port}/`, `unix://${path}`]) {
+        const connection = await connectWebSocket({ url, codec });
+        assert.deepEqual(methodsOf(await collector(connection, 1)), ["hello"]);
+        connection.close();
+      }
+    });
+
+    test("reports a server that closes or resets the connection", async () => {
+      for (const [end, method] of [
+        ["destroy", null],
+        ["resetAndDestroy", /^failed to read websocket JSON-RPC message from .*: read ECONNRESET$/],
+      ] as const) {
+        const http = createHttpServer();
+        const server = new WebSocketServer({ server: http });
+        server.on("connection", (_, { socket }) => setImmediate(() => socket[end]()));
+        const port = await listenOn(http);
+        closers.push(() => http.close());
+        const connection = await connectWebSocket({ url: `ws://127.0.0.1:${port}/`, codec });
+        const [event] = await collector(connection, 1);
+        assert.ok(event?.type === "disconnected");
+        if (method === null) assert.equal(event.reason, null);
+        else assert.match(event.reason ?? "", method);
+      }
+    });
+
+    test("stops when it is aborted", async () => {
+      const silent = createServer((socket) => closers.push(() => socket.destroy()));
+      const port = await listenOn(silent);
+      closers.push(() => silent.close());
+      const aborter = new AbortController();
+      const connected = connectWebSocket({ url: `ws://127.0.0.1:${port}/`, codec, signal: aborter.signal });
+      const [socket] = await once(silent, "connection");
+      aborter.abort(new Error("enough"));
+      await assert.rejects(connected, { message: "enough" });
+      socket.resume();
+      await once(socket, "close");
+    });
   });
-});
 
 for (const kind of ["node", "native"] as const)
   describe(`a server for ws, over ${kind === "node" ? "Node's" : "the addon's"} sockets`, () => {

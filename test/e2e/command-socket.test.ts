@@ -7,7 +7,7 @@ import type { ConnectionState, ExecServerClient } from "../../src/client/exec-se
 import { NodeExecServerClient } from "../../src/client/node/node-client.ts";
 import type { ByteCodec } from "../../src/connection/byte-codec.ts";
 import type { FrameSocket } from "../../src/connection/frame-socket.ts";
-import { lazyNativeCodec } from "../../src/host/native-support.ts";
+import { lazyNativeCodec } from "../../src/host/client-codec.ts";
 import { scratchDirectory } from "../support/servers/serve.ts";
 import { UserServerDirectory } from "../support/servers/user-server.ts";
 import { openDescriptors } from "../support/system/process-stats.ts";

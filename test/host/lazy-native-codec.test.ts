@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { nodeByteCodec } from "../../src/connection/byte-codec.ts";
-import { lazyNativeCodec } from "../../src/host/native-support.ts";
+import { lazyNativeCodec } from "../../src/host/client-codec.ts";
 import { loadAddon } from "../../src/native/load-addon.ts";
 import { skipUnless } from "../support/system/skip-unless.ts";
 

@@ -5,6 +5,7 @@ import { printableJson, printableLine, shellQuote } from "../../base/text/printa
 import type { ExecServerClient } from "../../client/exec-server-client.ts";
 import { isUnknownHandle } from "../../exec/compat.ts";
 import type { ProcessListing, TreeEntry } from "../../exec/exec-process.ts";
+import { outputColumns, writeStandardOutput } from "../../server/lifecycle/stdio-stream.ts";
 import type { Command } from "../command.ts";
 import type { HelpPage } from "../help/help-page.ts";
 import { defineServerCommand, openClient } from "../server-command.ts";
@@ -68,15 +69,14 @@ export const command: Command = defineServerCommand({
       if (values.quiet) return processes.map(({ handle = "-" }) => `${printableLine(handle)}\n`).join("");
       const trees = values.tree ? await treesOf(client, processes) : null;
       if (values.json) return processes.map((one) => `${printableJson({ ...one, tree: trees?.get(one) })}\n`).join("");
-      // A terminal without a size reports 0 columns.
-      const width = (process.stdout.isTTY && process.stdout.columns) || Number.POSITIVE_INFINITY;
+      const width = outputColumns();
       const [head = "", ...lines] = fitTable(columns(Date.now()), processes, width);
       return [head, ...lines.flatMap((line, at) => [line, ...treeLines(trees?.get(processes[at] ?? null) ?? [])])]
         .map((line) => `${cutText(line, width)}\n`)
         .join("");
     };
     if (values.watch) return forceExit(await watch(render));
-    process.stdout.write(await render());
+    writeStandardOutput(await render());
     return 0;
   },
 });

@@ -6,6 +6,7 @@ import { parseConnectUrl } from "../../client/node/connect-url.ts";
 import { connectServer, type ServerAddress } from "../../host/connect-server.ts";
 import { type PartialValues, UsageError } from "../command.ts";
 import { DEFAULT_URL } from "../default-url.ts";
+import { exitWhenIdle } from "../support/forced-exit.ts";
 
 /** Options of commands that can use a server. */
 export const SERVER_OPTIONS = {
@@ -78,6 +79,7 @@ export async function connectTo(
   onConnectionState?: (state: ConnectionState) => void,
 ): Promise<ExecServerClient> {
   const address = serverAddress(url, values);
+  exitWhenIdle();
   const from = values["install-from"];
   if (values.install !== true) {
     if (values.yes === true) throw new UsageError("--yes requires --install");

@@ -1,5 +1,3 @@
-import { constants } from "node:os";
-
 /** Name of the command in the error message: the last one, because `help NAME` starts two. */
 let commandName: string | null = null;
 
@@ -18,7 +16,7 @@ export function exitOnBrokenPipe(command: string): void {
 function exitOnError(name: "stdout" | "stderr", stream: NodeJS.WriteStream): void {
   stream.on("error", (error: NodeJS.ErrnoException) => {
     if (stream.listenerCount("error") > 1) return;
-    if (error.code === "EPIPE") process.exit(128 + constants.signals.SIGPIPE);
+    if (error.code === "EPIPE") process.exit(128 + process.getBuiltinModule("node:os").constants.signals.SIGPIPE);
     if (name === "stdout") process.stderr.write(`${commandName}: ${writeErrorText(name, error)}\n`);
     process.exit(1);
   });

@@ -1,4 +1,4 @@
-import { writeSync } from "node:fs";
+import { fstatSync, writeSync } from "node:fs";
 
 const streamsWithListener = new WeakSet<NodeJS.WriteStream>();
 
@@ -12,12 +12,28 @@ export function standardStream(fd: 1 | 2): NodeJS.WriteStream {
   return stream;
 }
 
-/** Writes a line to a standard stream, without loading Node's stream module if possible. */
+/** Writes a line to a standard stream, without loading Node's stream module if possible. Drops it after the reader closed the stream. */
 export function writeStandardLine(fd: 1 | 2, line: string): void {
+  writeStandard(fd, `${line}\n`, () => standardStream(fd));
+}
+
+/** Writes text to stdout, without loading Node's stream module if possible. */
+export function writeStandardOutput(text: string): void {
+  writeStandard(1, text, () => process.stdout);
+}
+
+function writeStandard(fd: 1 | 2, text: string, openStream: () => NodeJS.WriteStream): void {
+  let rest: Uint8Array = Buffer.from(text);
   try {
-    writeSync(fd, `${line}\n`);
+    while (rest.length > 0) rest = rest.subarray(writeSync(fd, rest));
   } catch {
-    // The descriptor is full or closed. The stream waits for the reader, or drops the line.
-    standardStream(fd).write(`${line}\n`);
+    // The descriptor is full or closed. The stream waits for the reader, or reports the error.
+    openStream().write(rest);
   }
+}
+
+/** Returns the columns of the terminal at stdout; infinity without a terminal, or if its size is unknown. */
+export function outputColumns(): number {
+  // Reading `process.stdout` loads Node's stream module. A terminal without a size reports 0 columns.
+  return (fstatSync(1).isCharacterDevice() && process.stdout.columns) || Number.POSITIVE_INFINITY;
 }
