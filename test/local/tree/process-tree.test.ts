@@ -60,8 +60,8 @@ describe("LocalProcess.tree", () => {
     await using backend = createLocalBackend();
     const script = `sleep 606; : ${"x".repeat(5000)}`;
     const child = await backend.start(start(script));
-    const { processes } = child.tree();
-    assert.equal(Buffer.byteLength(processes[0]?.argv.join("\0") ?? ""), 4096);
+    // The start has ended when the kernel closes the descriptors of the server, before it sets the new command line.
+    await until("the command line", () => Buffer.byteLength(child.tree().processes[0]?.argv.join("\0") ?? "") === 4096);
     await child.terminate();
   });
 });
