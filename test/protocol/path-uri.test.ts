@@ -126,6 +126,12 @@ test("every URI has the normal form and the path of the URL parser", () => {
   );
 });
 
+test("a path of millions of segments is converted like a short one", () => {
+  const path = "/a".repeat(5_000_000);
+  assert.ok(normalizePathUri(`file://${path}`) === `file://${path}`);
+  assert.ok(pathFromUri(`file://${path}`) === path);
+});
+
 test("pathFromUri converts any text to an absolute path or a request error", () => {
   const texts = fc.oneof(
     fc.string({ unit: "binary" }),
