@@ -14,14 +14,12 @@ import { closeProblem, nativeCodec, systemErrors } from "./native-codec.ts";
 import { NativeFrameSocket } from "./native-frame-socket.ts";
 
 /** The connection of a client that the addon reads and writes: through a socket, or the stdio of a command. */
-export class NativeClientSocket extends NativeFrameSocket implements ClientSocket, FrameSocket {
+export class NativeClientSocket extends NativeFrameSocket<ClientSocketEvents> implements ClientSocket, FrameSocket {
   /** Address in error messages. */
   readonly #target: string;
   readonly #stdio: CommandStdio | null;
   readonly #writer: FrameWriter;
   #isReading = false;
-  #handshake: ClientSocketEvents | null = null;
-  #frames: FrameSocketEvents | null = null;
   #received: Buffer = Buffer.alloc(0);
   #maxMessageBytes = 0;
   #isEnded = false;
@@ -37,13 +35,13 @@ export class NativeClientSocket extends NativeFrameSocket implements ClientSocke
   }
 
   start(request: string, events: ClientSocketEvents): void {
-    this.#handshake = events;
+    this.unframed = events;
     this.#startReading();
     this.sendFrame(Buffer.from(request, "latin1"));
   }
 
   upgrade(received: Buffer, maxMessageBytes: number): FrameSocket {
-    this.#handshake = null;
+    this.unframed = null;
     this.#received = received;
     this.#maxMessageBytes = maxMessageBytes;
     this.pause();
@@ -51,7 +49,7 @@ export class NativeClientSocket extends NativeFrameSocket implements ClientSocke
   }
 
   open(events: FrameSocketEvents): void {
-    this.#frames = events;
+    this.frames = events;
     this.#startReading();
     const received = this.#received;
     this.#received = Buffer.alloc(0);
@@ -63,18 +61,13 @@ export class NativeClientSocket extends NativeFrameSocket implements ClientSocke
     if (this.#isReading) return;
     this.#isReading = true;
     this.native.startSocket(this.socket, {
-      onData: (type, data) => {
-        if (type === "text") this.#frames?.text(data);
-        else if (type === "message") this.#frames?.message(data, "text");
-        else if (type === "binary") this.#frames?.message(data, "binary");
-        else (this.#frames ?? this.#handshake)?.bytes(data);
-      },
+      onData: this.onData,
       onWrite: () => undefined,
       onEvent: (event) => {
-        if (this.#frames) this.onFrameEvent(this.#frames, event);
+        if (this.frames) this.onFrameEvent(this.frames, event);
         else if (event.type === "close" && event.errno !== 0)
-          this.#handshake?.end(socketError(event.errno, event.syscall, this.#target));
-        else if (event.type !== "drain") this.#handshake?.end();
+          this.unframed?.end(socketError(event.errno, event.syscall, this.#target));
+        else if (event.type !== "drain") this.unframed?.end();
       },
     });
   }

@@ -1,11 +1,22 @@
 import type { FrameSocketEvents } from "../connection/frame-socket.ts";
-import { type NativeAddon, NativeEventError, type NativeSocket, type NativeSocketEvent } from "./addon.ts";
+import {
+  type NativeAddon,
+  NativeEventError,
+  type NativeSocket,
+  type NativeSocketEvent,
+  type NativeSocketListener,
+} from "./addon.ts";
 import { closeProblem } from "./native-codec.ts";
 
-/** The members of a FrameSocket that only call the addon, and the events after the upgrade. */
-export abstract class NativeFrameSocket {
+/**
+ * The members of a FrameSocket that only call the addon, received data, and the events after the upgrade. `Unframed` are
+ * the events before the upgrade.
+ */
+export abstract class NativeFrameSocket<Unframed extends { bytes(received: Buffer): void }> {
   protected readonly native: NativeAddon;
   protected readonly socket: NativeSocket;
+  protected unframed: Unframed | null = null;
+  protected frames: FrameSocketEvents | null = null;
 
   constructor(native: NativeAddon, socket: NativeSocket) {
     this.native = native;
@@ -41,6 +52,13 @@ export abstract class NativeFrameSocket {
   }
 
   abstract destroy(): void;
+
+  protected readonly onData: NativeSocketListener["onData"] = (type, data) => {
+    if (type === "text") this.frames?.text(data);
+    else if (type === "message") this.frames?.message(data, "text");
+    else if (type === "binary") this.frames?.message(data, "binary");
+    else (this.frames ?? this.unframed)?.bytes(data);
+  };
 
   protected onFrameEvent(frames: FrameSocketEvents, event: NativeSocketEvent): void {
     switch (event.type) {

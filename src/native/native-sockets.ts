@@ -56,14 +56,12 @@ export function nativeListener(native: NativeAddon, descriptor = -1): ListenFunc
  * A connection that the addon reads and writes, first as bytes, then as frames. Direct input and everything that is sent
  * bypasses Node's streams.
  */
-class NativeServerSocket extends NativeFrameSocket implements AcceptedSocket, FrameSocket {
+class NativeServerSocket extends NativeFrameSocket<AcceptedSocketEvents> implements AcceptedSocket, FrameSocket {
   readonly peerName: string;
   readonly peerUid: number | null;
   readonly directInput: DirectInput;
   readonly #closed = Promise.withResolvers<void>();
   readonly closed = this.#closed.promise;
-  #accepted: AcceptedSocketEvents | null = null;
-  #frames: FrameSocketEvents | null = null;
   #upgrade: FrameOptions | null = null;
   #detached: Socket | null = null;
 
@@ -79,25 +77,20 @@ class NativeServerSocket extends NativeFrameSocket implements AcceptedSocket, Fr
   }
 
   start(events: AcceptedSocketEvents): void {
-    this.#accepted = events;
+    this.unframed = events;
     this.native.startSocket(this.socket, {
-      onData: (type, data) => {
-        if (type === "text") this.#frames?.text(data);
-        else if (type === "message") this.#frames?.message(data, "text");
-        else if (type === "binary") this.#frames?.message(data, "binary");
-        else (this.#frames ?? this.#accepted)?.bytes(data);
-      },
-      onWrite: (...request) => this.#frames?.decoded(writeRequest(...request)),
+      onData: this.onData,
+      onWrite: (...request) => this.frames?.decoded(writeRequest(...request)),
       onEvent: (event) => {
-        if (this.#frames) this.onFrameEvent(this.#frames, event);
-        else if (event.type !== "drain") this.#accepted?.end();
+        if (this.frames) this.onFrameEvent(this.frames, event);
+        else if (event.type !== "drain") this.unframed?.end();
         if (event.type === "close") this.#closed.resolve();
       },
     });
   }
 
   detachToNode(received: Buffer): Socket | null {
-    this.#accepted = null;
+    this.unframed = null;
     const fd = this.native.detachSocket(this.socket);
     if (fd < 0) return null;
     const { Socket } = process.getBuiltinModule("node:net");
@@ -109,13 +102,13 @@ class NativeServerSocket extends NativeFrameSocket implements AcceptedSocket, Fr
   }
 
   upgrade(options: FrameOptions): FrameSocket {
-    this.#accepted = null;
+    this.unframed = null;
     this.#upgrade = options;
     return this;
   }
 
   open(events: FrameSocketEvents): void {
-    this.#frames = events;
+    this.frames = events;
     if (this.#upgrade) {
       const { maxMessageBytes, maxQueuedBytes, received } = this.#upgrade;
       this.native.upgradeToFrames(this.socket, maxMessageBytes, maxQueuedBytes, received);
