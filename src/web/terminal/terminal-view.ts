@@ -5,7 +5,7 @@ import { UnicodeGraphemesAddon } from "@xterm/addon-unicode-graphemes";
 import { WebLinksAddon } from "@xterm/addon-web-links";
 import { Terminal } from "@xterm/xterm";
 import type { TerminalScreen, TerminalSize } from "../../exec/exec-process.ts";
-import { DARK_THEME, LIGHT_THEME, MIN_CONTRAST } from "./terminal-theme.ts";
+import { MIN_CONTRAST, terminalTheme } from "./terminal-theme.ts";
 
 export interface TerminalViewEvents {
   /** Keys, pastes and mouse events, as bytes for the process. */
@@ -102,7 +102,7 @@ export class TerminalView {
   }
 
   readonly #applyTheme = () => {
-    this.#terminal.options.theme = { ...(this.#darkMode.matches ? DARK_THEME : LIGHT_THEME) };
+    this.#terminal.options.theme = terminalTheme(this.#darkMode.matches);
   };
 
   /** Driver mode: normal font size; the terminal fills the frame. Returns the resulting size, or null while hidden. */
