@@ -31,11 +31,7 @@ export function prometheusText(metrics: ServerMetrics, state: ServerState): stri
   page.gauge("procwire_processes_paused", "Processes paused by backpressure", metrics.pausedProcesses);
   page.counter("procwire_processes_started_total", "Processes started", metrics.startedProcesses);
   page.counter("procwire_process_starts_failed_total", "Rejected and failed starts", metrics.failedStarts);
-  page.counters(
-    "procwire_processes_ended_total",
-    "Processes ended, by reason",
-    [...metrics.exitsByReason].map(([reason, value]) => [{ reason }, value]),
-  );
+  page.countersBy("reason", "procwire_processes_ended_total", "Processes ended, by reason", metrics.exitsByReason);
   page.counter("procwire_output_bytes_total", "Bytes of output read from processes", metrics.outputBytes);
   page.counter("procwire_input_bytes_total", "Bytes of input written to processes", metrics.inputBytes);
   page.gauge("procwire_forward_streams", "Open forwarded TCP streams", metrics.forwardStreams);
@@ -51,20 +47,22 @@ export function prometheusText(metrics: ServerMetrics, state: ServerState): stri
   page.counter("procwire_connections_total", "Connections accepted", metrics.acceptedConnections);
   page.gauge("procwire_sessions", "Connected and detached sessions", state.sessions);
   page.gauge("procwire_principals", "Principals that hold a resource with a quota", state.principals);
-  page.counters(
+  page.countersBy(
+    "quota",
     "procwire_quota_refusals_total",
     "Requests rejected because a principal reached its quota, by quota",
-    [...metrics.quotaRefusals].map(([quota, value]) => [{ quota }, value]),
+    metrics.quotaRefusals,
   );
   page.gauge("procwire_queued_bytes", "Bytes queued for all connections", state.queuedBytes);
   page.gauge("procwire_degraded_parts", "Degraded features; /healthz lists them", state.degradedParts);
   page.gauge("procwire_memory_budget_used_bytes", "Memory charged to the budget", state.memory.bytes);
   page.gauge("procwire_memory_budget_limit_bytes", "Limit of the budget in force", state.memory.limitBytes);
   page.gauge("procwire_memory_budget_max_bytes", "Configured or default budget", state.memory.maxBytes);
-  page.counters(
+  page.countersBy(
+    "status",
     "procwire_connections_rejected_total",
     "Connections rejected before the upgrade, by HTTP status",
-    [...metrics.rejectionsByStatus].map(([status, value]) => [{ status }, value]),
+    metrics.rejectionsByStatus,
   );
   page.histograms(
     "procwire_request_duration_seconds",
@@ -114,6 +112,15 @@ class PrometheusWriter {
   counters(name: string, help: string, values: [Labels, number][]): void {
     this.#head(name, help, "counter");
     for (const [labels, value] of values) this.#line(name, labels, value);
+  }
+
+  /** Writes one counter per value of a label. */
+  countersBy(label: string, name: string, help: string, values: Iterable<[string | number, number]>): void {
+    this.counters(
+      name,
+      help,
+      Array.from(values, ([text, value]) => [{ [label]: text }, value]),
+    );
   }
 
   histograms(name: string, help: string, values: [Labels, Histogram][]): void {
