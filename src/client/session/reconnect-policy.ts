@@ -77,9 +77,11 @@ export async function retryUntilResponse<T>(
   }
 }
 
-/** Reports whether the peer accepted the connection and then closed it. */
+/** Reports whether the peer accepted the connection and then closed it. A write to a closed Unix socket has EPIPE. */
 function isConnectionLost(error: unknown): boolean {
-  return causes(error).some((cause) => cause instanceof DisconnectedError || hasErrorCode(cause, "ECONNRESET"));
+  return causes(error).some(
+    (cause) => cause instanceof DisconnectedError || hasErrorCode(cause, "ECONNRESET", "EPIPE"),
+  );
 }
 
 /** Reports whether retrying is useless: the session is unknown or taken over, or the server rejects this client. */
