@@ -3,7 +3,7 @@ import { parseLosslessJson } from "../../base/lossless-json.ts";
 import { AnthropicDecoder } from "./anthropic-decoder.ts";
 import { type ContentPart, type ConversationStep, toConversationSteps } from "./conversation-steps.ts";
 import { isStrict, type ModelDialect, type ModelRequest, type ResponseHeaders } from "./model-api.ts";
-import { FORCED_TOOL_REJECTED } from "./model-api-compat.ts";
+import { ANTHROPIC_REJECTION_PATTERNS } from "./model-api-compat.ts";
 
 /** The API version that this dialect implements. */
 const API_VERSION = "2023-06-01";
@@ -17,11 +17,11 @@ export const anthropicDialect: ModelDialect = {
   headers: (apiKey): Readonly<Record<string, string>> =>
     apiKey ? { "anthropic-version": API_VERSION, "x-api-key": apiKey } : { "anthropic-version": API_VERSION },
   droppable: [
-    { name: "strict", rejectionPattern: /\bstrict\b|input_schema/, canDrop: isStrict },
-    { name: "cache_control", rejectionPattern: /\bcache_control\b/, canDrop: () => true },
+    { name: "strict", rejectionPattern: ANTHROPIC_REJECTION_PATTERNS.strict, canDrop: isStrict },
+    { name: "cache_control", rejectionPattern: ANTHROPIC_REJECTION_PATTERNS.cache_control, canDrop: () => true },
     {
       name: "tool_choice",
-      rejectionPattern: FORCED_TOOL_REJECTED,
+      rejectionPattern: ANTHROPIC_REJECTION_PATTERNS.tool_choice,
       canDrop: (request) => request.forcedTool !== undefined,
     },
   ],

@@ -2,7 +2,7 @@ import type { JsonObject } from "../../base/json-fields.ts";
 import { ChatCompletionsDecoder } from "./chat-completions-decoder.ts";
 import { type ContentPart, type ConversationStep, toConversationSteps } from "./conversation-steps.ts";
 import type { ModelDialect, ModelRequest } from "./model-api.ts";
-import { TOOLS_REJECTED } from "./model-api-compat.ts";
+import { REJECTION_PATTERNS } from "./model-api-compat.ts";
 import { bearerHeaders, DROPPABLE_PARAMETERS } from "./openai-common.ts";
 
 /**
@@ -13,15 +13,15 @@ export const chatCompletionsDialect: ModelDialect = {
   path: "/chat/completions",
   headers: bearerHeaders,
   droppable: [
-    { name: "stream_options", rejectionPattern: /\bstream_options\b/ },
+    { name: "stream_options", rejectionPattern: REJECTION_PATTERNS.stream_options },
     {
       name: "max_tokens",
-      rejectionPattern: /\bmax_completion_tokens\b/,
+      rejectionPattern: REJECTION_PATTERNS.max_tokens,
       canDrop: ({ options }) => options?.maxOutputTokens !== undefined,
     },
     ...DROPPABLE_PARAMETERS,
-    { name: "tools", rejectionPattern: TOOLS_REJECTED, canDrop: (request) => request.tools.length === 1 },
-    { name: "response_format", rejectionPattern: /\bresponse_format\b|json_schema/ },
+    { name: "tools", rejectionPattern: REJECTION_PATTERNS.tools, canDrop: (request) => request.tools.length === 1 },
+    { name: "response_format", rejectionPattern: REJECTION_PATTERNS.response_format },
   ],
   body: requestBody,
   batches: "files",

@@ -1,6 +1,6 @@
 /**
- * Recognizes errors of model APIs that have only a text: APIs that use one code for all bad requests, and delays that no
- * header contains. Other modules search an API's error only for names of parameters (`rejectionPattern`).
+ * Recognizes errors of model APIs that have only a text: APIs that use one code for all bad requests, delays that no header
+ * contains, and the parameter that an API rejects. No other module decides by the words of an API.
  */
 
 /** Returns the kind of a bad request from its message, or undefined if the message has no known words. */
@@ -20,9 +20,22 @@ export function retryAfterFromText(message: string): number | undefined {
   return unit.startsWith("s") ? amount * 1000 : amount * 60_000;
 }
 
-/** Matches the response to a forced tool of a Claude model that does not support it. */
-export const FORCED_TOOL_REJECTED = /\btool_choice\b|forces tool use/;
+/** Match the error response of an API that rejects the parameter. Most contain its name. */
+export const REJECTION_PATTERNS = {
+  prompt_cache_key: /\bprompt_cache_key\b/,
+  parallel_tool_calls: /\bparallel_tool_calls\b/,
+  strict: /\bstrict\b|invalid_function_parameters|tools\[\d+\]\.(function\.)?parameters/,
+  tool_choice: /\btool_choice\b/,
+  include: /\binclude\b|encrypted.content/i,
+  stream_options: /\bstream_options\b/,
+  max_tokens: /\bmax_completion_tokens\b/,
+  tools: /not support (tool|function)|support tool use|tool choice requires|'tools'\), 'msg': 'Extra inputs/i,
+  response_format: /\bresponse_format\b|json_schema/,
+} as const;
 
-/** Matches the response to tools of a model, or a server of Chat Completions, that does not support them. */
-export const TOOLS_REJECTED =
-  /not support (tool|function)|support tool use|tool choice requires|'tools'\), 'msg': 'Extra inputs/i;
+/** Match the error response of Anthropic's API. */
+export const ANTHROPIC_REJECTION_PATTERNS = {
+  strict: /\bstrict\b|input_schema/,
+  cache_control: /\bcache_control\b/,
+  tool_choice: /\btool_choice\b|forces tool use/,
+} as const;

@@ -1,4 +1,5 @@
 import { isStrict, type ModelDialect } from "./model-api.ts";
+import { REJECTION_PATTERNS } from "./model-api-compat.ts";
 
 /** Code shared by Chat Completions and the Responses API. */
 
@@ -8,16 +9,12 @@ export function bearerHeaders(apiKey: string | undefined): Readonly<Record<strin
 
 /** Droppable parameters, in the order in which requests omit them. */
 export const DROPPABLE_PARAMETERS: ModelDialect["droppable"] = [
-  { name: "prompt_cache_key", rejectionPattern: /\bprompt_cache_key\b/ },
-  { name: "parallel_tool_calls", rejectionPattern: /\bparallel_tool_calls\b/ },
-  {
-    name: "strict",
-    rejectionPattern: /\bstrict\b|invalid_function_parameters|tools\[\d+\]\.(function\.)?parameters/,
-    canDrop: isStrict,
-  },
+  { name: "prompt_cache_key", rejectionPattern: REJECTION_PATTERNS.prompt_cache_key },
+  { name: "parallel_tool_calls", rejectionPattern: REJECTION_PATTERNS.parallel_tool_calls },
+  { name: "strict", rejectionPattern: REJECTION_PATTERNS.strict, canDrop: isStrict },
   {
     name: "tool_choice",
-    rejectionPattern: /\btool_choice\b/,
+    rejectionPattern: REJECTION_PATTERNS.tool_choice,
     canDrop: (request) => request.forcedTool !== undefined,
   },
 ];

@@ -1,4 +1,5 @@
 import type { ModelDialect, ModelRequest } from "./model-api.ts";
+import { REJECTION_PATTERNS } from "./model-api-compat.ts";
 import { bearerHeaders, DROPPABLE_PARAMETERS } from "./openai-common.ts";
 import { decodeResponseEvent, type JsonObject } from "./response-events.ts";
 
@@ -6,7 +7,7 @@ import { decodeResponseEvent, type JsonObject } from "./response-events.ts";
 export const responsesDialect: ModelDialect = {
   path: "/responses",
   headers: bearerHeaders,
-  droppable: [{ name: "include", rejectionPattern: /\binclude\b|encrypted.content/i }, ...DROPPABLE_PARAMETERS],
+  droppable: [{ name: "include", rejectionPattern: REJECTION_PATTERNS.include }, ...DROPPABLE_PARAMETERS],
   body: requestBody,
   batches: "files",
   decodeWhole: (body) => {
