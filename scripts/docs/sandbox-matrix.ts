@@ -214,7 +214,7 @@ async function tableFor(user: User, ways: readonly WayOut[]): Promise<string> {
 
 function describeHost(): string {
   const abi = landlockVersion();
-  const landlock = abi === 0 ? "no Landlock" : `Landlock version ${abi}`;
+  const landlock = abi === null ? "no Landlock" : `Landlock version ${abi}`;
   const [bwrap = ""] = execFileSync("bwrap", ["--version"], { encoding: "utf8" }).split("\n");
   return `Measured on Linux ${release().split("-")[0]} with ${landlock} and ${bwrap}.`;
 }

@@ -97,10 +97,10 @@ class RunningTurn {
   }
 
   async run(): Promise<TurnOutcome> {
-    const { signal, maxModelCalls = Number.POSITIVE_INFINITY, callLimitHint } = this.#options;
+    const { signal, maxModelCalls, callLimitHint } = this.#options;
     try {
       for (let calls = 0; ; calls++) {
-        if (calls >= maxModelCalls) {
+        if (maxModelCalls !== undefined && calls >= maxModelCalls) {
           const hint = callLimitHint === undefined ? "" : `; ${callLimitHint}`;
           throw new ModelCallLimitError(`the turn did not end within ${calls} model calls${hint}`);
         }

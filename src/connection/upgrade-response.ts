@@ -29,8 +29,9 @@ export class UpgradeResponse {
 
   #readHead(head: string): void {
     const [first = "", ...lines] = head.split("\r\n");
-    const status = Number(first.slice("HTTP/1.1 ".length, "HTTP/1.1 200".length));
-    if (!(status >= 100)) throw parseError();
+    const digits = first.slice("HTTP/1.1 ".length, "HTTP/1.1 200".length);
+    if (!/^[1-9]\d\d$/.test(digits)) throw parseError();
+    const status = Number(digits);
     // Another response follows an informational one.
     if (status < 200 && status !== 101) return;
     this.status = status;
@@ -52,7 +53,8 @@ export class UpgradeResponse {
     }
     // Also bounds a body without a valid length.
     if (this.rest.length > this.#maxBodyBytes) return true;
-    return this.rest.length >= Number(this.headers.get("content-length") ?? Number.NaN);
+    const length = this.headers.get("content-length");
+    return length !== undefined && this.rest.length >= Number(length);
   }
 }
 

@@ -9,8 +9,8 @@ export interface EnvironmentServiceOptions {
   sandboxes?: () => Promise<string[]>;
   /** Reports whether sandboxes enforce a managed network. Runs a process, like `sandboxes`. */
   hasManagedNetwork?: () => Promise<boolean>;
-  /** Version of Landlock that sandboxes use; 0: none. */
-  landlockVersion?: () => number;
+  /** Version of Landlock that sandboxes use; null: none. */
+  landlockVersion?: () => number | null;
   /** Throws if this host cannot read files now. */
   beforeReading?: () => void;
 }
@@ -36,7 +36,8 @@ export function createEnvironmentService(options: EnvironmentServiceOptions) {
         networkProxyLaunch: hasManagedNetwork,
         networkProxyReviewDomains: hasManagedNetwork,
       };
-      info = { ...handshakeInfo(), sandboxes, capabilities, landlockVersion: options.landlockVersion?.() };
+      const landlockVersion = options.landlockVersion?.() ?? undefined;
+      info = { ...handshakeInfo(), sandboxes, capabilities, landlockVersion };
       return info;
     },
     async readConfig(params: ParamsOf<"environmentConfig/read">): Result {

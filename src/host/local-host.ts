@@ -178,7 +178,7 @@ export function createLocalHost(options: CreateLocalHostOptions = {}): LocalHost
         backend.trackOrphans();
         return availableSandboxes();
       },
-      landlockVersion: options.noSandbox ? () => 0 : landlockVersion,
+      landlockVersion: options.noSandbox ? () => null : landlockVersion,
       hasManagedNetwork: async () => {
         if (options.noSandbox) return false;
         const { supportsManagedNetwork } = await import("../sandbox/sandbox-probe.ts");

@@ -24,15 +24,16 @@ export function listenerSupportIfAvailable(): ListenerSupport | null {
   return loaded.type === "loaded" ? nativeListenerSupport(loaded.addon) : null;
 }
 
-/** Returns the version of Landlock; 0 if kernel or addon have none. */
-export function landlockVersion(): number {
+/** Returns the version of Landlock; null if kernel or addon have none. */
+export function landlockVersion(): number | null {
   const loaded = loadAddon();
-  return loaded.type === "loaded" ? loaded.addon.landlockAbi() : 0;
+  return loaded.type === "loaded" ? loaded.addon.landlockAbi() || null : null;
 }
 
 /** Returns the support for Landlock rules inside of sandboxes; null if kernel, addon or its program have none. */
 export function landlockSupportIfAvailable(): LandlockSupport | null {
-  return landlockVersion() < LANDLOCK_FILES_ABI ? null : listenerSupportIfAvailable();
+  const version = landlockVersion();
+  return version === null || version < LANDLOCK_FILES_ABI ? null : listenerSupportIfAvailable();
 }
 
 /** Returns the addon's operations on directory trees; undefined if it is missing. Imports them on first use. */

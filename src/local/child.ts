@@ -75,8 +75,11 @@ export interface ChildInput {
 /** A started process: the leader of its POSIX session and process group. */
 export interface Child {
   readonly pid: number;
-  /** Start time in the process table. It distinguishes the leader and its descendants from reused pids. */
-  readonly startTime: number;
+  /**
+   * Start time in the process table; null if it could not be read. It distinguishes the leader and its descendants from
+   * reused pids.
+   */
+  readonly startTime: number | null;
   /** The tree tag that descendants inherit; null if the tree is untagged. */
   readonly treeTag: number | null;
   readonly input: ChildInput;

@@ -121,7 +121,7 @@ function watchChild({ pid, child, stdout, stderr }: NodeChild, events: ChildEven
 
   return {
     pid,
-    startTime: procFsTable.entry(pid)?.startTime ?? 0,
+    startTime: procFsTable.entry(pid)?.startTime ?? null,
     treeTag: null,
     stdioIdentity: NO_STDIO_IDENTITY,
     input: {

@@ -143,8 +143,8 @@ export class NativeChildProcess implements Child {
     this.input = new NativeChildInput(native, child, isPersistent);
   }
 
-  get startTime(): number {
-    return this.#native.startTime(this.#child);
+  get startTime(): number | null {
+    return this.#native.startTime(this.#child) || null;
   }
 
   clearStdioIdentity(): void {

@@ -78,7 +78,7 @@ export const environmentInfo = object("EnvironmentInfo", () => ({
   capabilities: nullish(map(boolean)),
   degraded: optional(array(string)),
   sandboxes: optional(array(string)),
-  /** Version of Landlock in the kernel, which sandboxes use in addition to their mounts; 0: none. */
+  /** Version of Landlock in the kernel, which sandboxes use in addition to their mounts; absent without it. */
   landlockVersion: extended(i32),
   /** Identifies the run of the server. */
   generation: extended(string),

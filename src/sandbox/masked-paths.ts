@@ -8,7 +8,7 @@ import { mayBeSecret, needsSecretDirectory, requireSecretDirectory, withLinkTarg
 
 interface RecordedIdentity {
   directory: string;
-  identity: string;
+  identity: string | null;
   /** True once the directory was inside a writable root: a sandboxed command may have moved it with the file. */
   isExposed: boolean;
 }

@@ -21,9 +21,10 @@ export function pinRoot(scope: object | undefined, name: string, real: string): 
  * were moved, the protected file would be elsewhere and the next sandbox would cover nothing.
  */
 export function pinDirectory(scope: object | undefined, path: string): void {
+  const key = `directory ${path}`;
   const identity = directoryIdentity(path);
-  if (identity === MISSING && !isPinned(scope, `directory ${path}`)) return;
-  if (pin(scope, `directory ${path}`, identity) !== identity)
+  const pinned = identity === null ? ((scope && scopes.get(scope)?.get(key)) ?? null) : pin(scope, key, identity);
+  if (pinned !== identity)
     throw unenforceableSandbox({
       reason: `directory \`${path}\`, which contains a protected path, was moved or replaced since its first use`,
     });
@@ -40,16 +41,10 @@ export function restorePins(scope: object, pins: readonly { key: string; value: 
   for (const { key, value } of pins) pin(scope, key, value);
 }
 
-/** Returns `device:inode`, which identifies a directory under any path. */
-export function directoryIdentity(path: string): string {
+/** Returns `device:inode`, which identifies a directory under any path; null if there is none. */
+export function directoryIdentity(path: string): string | null {
   const found = statSync(path, { throwIfNoEntry: false });
-  return found ? `${found.dev}:${found.ino}` : MISSING;
-}
-
-const MISSING = "missing";
-
-function isPinned(scope: object | undefined, key: string): boolean {
-  return (scope && scopes.get(scope)?.has(key)) ?? false;
+  return found ? `${found.dev}:${found.ino}` : null;
 }
 
 function pin(scope: object | undefined, key: string, value: string): string {

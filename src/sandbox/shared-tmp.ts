@@ -183,7 +183,7 @@ async function makeEnterable(path: string): Promise<void> {
 }
 
 function namespaceOf(pid: string): string {
-  return /\d+/.exec(readlinkSync(`/proc/${pid}/ns/pid`))?.[0] ?? "0";
+  return readlinkSync(`/proc/${pid}/ns/pid`).replace(/\D/g, "");
 }
 
 /** Returns the start time in clock ticks since boot; null if there is no such process. */

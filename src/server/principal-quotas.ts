@@ -48,8 +48,8 @@ export function principalLimit(
 /** Number of resources that each principal holds, up to its quota. A principal without resources is forgotten. */
 export class PrincipalQuotas {
   readonly #config: ServerConfig;
-  /** Server limits. */
-  readonly #totals: Record<QuotaName, number>;
+  /** Server limits; null: none. */
+  readonly #totals: Record<QuotaName, number | null>;
   readonly #onRefused: (quota: QuotaName) => void;
   /** Keyed by the id of the principal. */
   readonly #held = new Map<string, Map<QuotaName, number>>();
@@ -62,7 +62,7 @@ export class PrincipalQuotas {
     this.#totals = {
       connections: maxConnections,
       // A detached session costs no descriptor.
-      sessions: Number.POSITIVE_INFINITY,
+      sessions: null,
       processes: maxServerProcesses,
       waits: caps.waits.total,
       httpRequests: caps.httpRequests.total,
@@ -81,32 +81,35 @@ export class PrincipalQuotas {
 
   /** Lowers a server limit if the host allows fewer resources than the configuration. */
   lower(name: QuotaName, serverMax: number): void {
-    this.#totals[name] = Math.min(this.#totals[name], serverMax);
+    this.#totals[name] = Math.min(this.#totals[name] ?? serverMax, serverMax);
   }
 
   /** Acquires `count` resources and returns the function that releases them. Throws a RequestError at the quota. */
   acquire(ownerId: string, name: QuotaName, count = 1): () => void {
+    const quota = this.#quota(name);
+    if (quota === null) return this.restore(ownerId, name, count);
     const held = this.#held.get(ownerId)?.get(name) ?? 0;
     const others = (this.#used.get(name) ?? 0) - held;
-    const quota = this.#quota(name);
-    const max = principalLimit(this.#config, this.#totals[name], others, quota);
+    const total = this.#totals[name];
+    const max = total === null ? Math.max(1, Math.floor(quota)) : principalLimit(this.#config, total, others, quota);
     if (held + count > max) {
       this.#onRefused(name);
       const [noun, hint] = QUOTA_TEXTS[name];
       const requested = count > 1 ? ` (${count} more requested)` : "";
       const [when, remedy] =
         max < Math.floor(quota)
-          ? [`while others have ${others} of ${this.#totals[name]}`, hint]
+          ? [`while others have ${others} of ${total}`, hint]
           : ["at once", `${hint}, or raise ${quotaFlag(name)}`];
       throw invalidRequest(`too many ${noun}: this principal has ${held} of ${max} ${when}${requested}; ${remedy}`);
     }
     return this.restore(ownerId, name, count);
   }
 
-  #quota(name: QuotaName): number {
+  /** Returns the quota of one principal; null: none. */
+  #quota(name: QuotaName): number | null {
     const { hasSeveralPrincipals, maxConnections, quotas } = this.#config;
     const total = name === "sessions" && hasSeveralPrincipals ? maxConnections : this.#totals[name];
-    return quotas[name] ?? total * principalShare(this.#config);
+    return quotas[name] ?? (total === null ? null : total * principalShare(this.#config));
   }
 
   /** Counts resources of the previous server, also above the quota. */

@@ -49,6 +49,7 @@ describe("UpgradeResponse", () => {
     "\x15\x03\x01\x00\x02",
     "HTTP/2 200\r\n\r\n",
     "HTTP/1.1 OK\r\n\r\n",
+    "HTTP/1.1 1e3\r\n\r\n",
     `HTTP/1.1 ${"x".repeat(2000)}`,
   ]) {
     test(`rejects ${JSON.stringify(text.slice(0, 20))}`, () => {

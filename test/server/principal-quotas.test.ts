@@ -117,6 +117,17 @@ describe("quotas of principals that share a server limit", () => {
     assert.equal(new Model(1000, { hasSeveralPrincipals: false }).fill("alice"), 1000);
   });
 
+  test("let the only principal of a server open any number of sessions, and several up to the limit of connections", () => {
+    const only = new PrincipalQuotas({ ...DEFAULT_SERVER_CONFIG, maxConnections: 4 });
+    for (let at = 0; at < 100; at++) only.acquire("alice", "sessions");
+    const several = new PrincipalQuotas({ ...SEVERAL, maxConnections: 8 });
+    for (let at = 0; at < 2; at++) several.acquire("alice", "sessions");
+    assert.throws(() => several.acquire("alice", "sessions"), {
+      message:
+        "too many sessions: this principal has 2 of 2 at once; end one first, or raise --max-sessions-per-principal",
+    });
+  });
+
   test("name the use of others, and no flag that would not help", () => {
     const quotas = new PrincipalQuotas({ ...SEVERAL, maxServerProcesses: 16 });
     for (const owner of ["a", "b", "c"]) for (let at = 0; at < 4; at++) quotas.acquire(owner, "processes");

@@ -44,7 +44,7 @@ export class AnthropicDecoder implements ResponseDecoder {
         return [this.#decodeWhole(event)];
       case "error": {
         const error = asObject(event.error);
-        return [{ type: "failed", code: asString(error.type), message: asString(error.message) }];
+        return [{ type: "failed", code: asString(error.type) || undefined, message: asString(error.message) }];
       }
       default:
         return [];

@@ -114,7 +114,7 @@ export function extractJson(text: string): string | null {
 
 function failure(error: JsonObject): ResponseEvent {
   const code = typeof error.code === "number" ? `${error.code}` : asString(error.code) || asString(error.type);
-  return { type: "failed", code, message: asString(error.message) };
+  return { type: "failed", code: code || undefined, message: asString(error.message) };
 }
 
 function decodeUsage(usage: JsonObject): TokenUsage {

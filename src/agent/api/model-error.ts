@@ -88,26 +88,26 @@ export function errorFromStatus(
   const text = `the API answered ${status}${message ? `: ${message}` : ""}`;
   const retryAfterMs = retryAfterFromHeaders(headers) ?? retryAfterFromText(message);
   const kind = kindOfText(status, message) ?? kindOfStatus(status, code);
-  return new ModelError(kind, text, { status, code: code || undefined, retryAfterMs });
+  return new ModelError(kind, text, { status, code, retryAfterMs });
 }
 
-/** Converts a `response.failed` or `error` event of a stream. */
-export function errorFromEvent(code: string, message: string): ModelError {
-  const status = /^[45]\d\d$/.test(code) ? Number(code) : null;
-  const kind = KIND_BY_CODE.get(code) ?? (status === null ? "server" : kindOfStatus(status, code));
-  const details = { code: code || undefined, retryAfterMs: retryAfterFromText(message) };
-  return new ModelError(kind, `the model failed: ${message || code}`, details);
+/** Converts a `response.failed` or `error` event of a stream. The code is undefined if the event has none. */
+export function errorFromEvent(code: string | undefined, message: string): ModelError {
+  const status = code !== undefined && /^[45]\d\d$/.test(code) ? Number(code) : null;
+  const kind = findKind(code) ?? (status === null ? "server" : kindOfStatus(status, code));
+  const details = { code, retryAfterMs: retryAfterFromText(message) };
+  return new ModelError(kind, `the model failed: ${message || (code ?? "")}`, details);
 }
 
 /** Converts an error of the connection. */
 export function errorFromTransport(error: unknown, reusedConnection: boolean): ModelError {
   if (error instanceof ModelError) return error;
-  const code = getErrorCode(error) ?? "";
-  const message = error instanceof Error ? error.message || code : String(error);
+  const code = getErrorCode(error) ?? undefined;
+  const message = error instanceof Error ? error.message || (code ?? "") : String(error);
   return new ModelError("transport", `the connection to the API failed: ${message}`, {
     cause: error,
-    code: code || undefined,
-    permanent: PERMANENT_TRANSPORT.test(code),
+    code,
+    permanent: code !== undefined && PERMANENT_TRANSPORT.test(code),
     staleConnection: reusedConnection && (code === "ECONNRESET" || code === "EPIPE"),
   });
 }
@@ -115,8 +115,8 @@ export function errorFromTransport(error: unknown, reusedConnection: boolean): M
 /** A retry does not make a certificate valid. */
 const PERMANENT_TRANSPORT = /^(CERT_|ERR_TLS_|DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_|UNABLE_TO_)/;
 
-function kindOfStatus(status: number, code: string): ModelErrorKind {
-  const byCode = KIND_BY_CODE.get(code);
+function kindOfStatus(status: number, code: string | undefined): ModelErrorKind {
+  const byCode = findKind(code);
   if (status === 429) return byCode === "quota" ? "quota" : "rate_limit";
   if (status === 401 || status === 403) return "auth";
   if (status === 402) return "quota";
@@ -137,12 +137,14 @@ const KIND_BY_CODE: ReadonlyMap<string, ModelErrorKind> = new Map([
   ...withKind("server", "server_error", "api_error", "timeout_error"),
 ]);
 
+const findKind = (code: string | undefined) => (code === undefined ? undefined : KIND_BY_CODE.get(code));
+
 function withKind(kind: ModelErrorKind, ...names: string[]): [string, ModelErrorKind][] {
   return names.map((name) => [name, kind]);
 }
 
 /** Parses an error body: JSON `{error: {code, message}}` for most providers, any text for proxies. */
-function readErrorBody(body: string): { code: string; message: string } {
+function readErrorBody(body: string): { code: string | undefined; message: string } {
   try {
     const json: unknown = JSON.parse(body);
     const parsed: unknown = Array.isArray(json) ? json[0] : json;
@@ -150,11 +152,11 @@ function readErrorBody(body: string): { code: string; message: string } {
     const code = readField(error, "code") ?? readField(error, "type");
     const message = typeof error === "string" ? error : (readField(error, "message") ?? readField(error, "detail"));
     return {
-      code: typeof code === "string" ? code : "",
+      code: typeof code === "string" ? code || undefined : undefined,
       message: typeof message === "string" ? toOneLine(message) : "",
     };
   } catch {
-    return { code: "", message: toOneLine(body) };
+    return { code: undefined, message: toOneLine(body) };
   }
 }
 
@@ -174,14 +176,14 @@ function retryAfterFromHeaders(headers: Readonly<Record<string, string | string[
   const ms = Number(firstHeaderValue(headers["retry-after-ms"]));
   if (Number.isFinite(ms) && ms > 0) return ms;
   const value = firstHeaderValue(headers["retry-after"]);
-  if (value === "") return undefined;
+  if (!value) return undefined;
   const seconds = Number(value);
   if (Number.isFinite(seconds)) return Math.max(0, seconds * 1000);
   const date = Date.parse(value);
   return Number.isNaN(date) ? undefined : Math.max(0, date - Date.now());
 }
 
-/** Returns the first value of an HTTP header, or "" if the header is absent. */
-export function firstHeaderValue(value: string | string[] | undefined): string {
-  return (Array.isArray(value) ? value[0] : value) ?? "";
+/** Returns the first value of an HTTP header, or undefined if the header is absent. */
+export function firstHeaderValue(value: string | string[] | undefined): string | undefined {
+  return Array.isArray(value) ? value[0] : value;
 }

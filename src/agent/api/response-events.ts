@@ -16,7 +16,7 @@ export type ResponseEvent =
   | { type: "textDelta"; delta: string }
   /** `output` repeats the items; some servers send them only here. */
   | { type: "completed"; responseId: string; usage: TokenUsage; output: OutputItem[] }
-  | { type: "failed"; code: string; message: string }
+  | { type: "failed"; code: string | undefined; message: string }
   | { type: "incomplete"; reason: string; usage: TokenUsage };
 
 /** Decodes an event. Returns null for unknown types, for `[DONE]`, and for data that is not JSON. */
@@ -41,11 +41,11 @@ export function decodeResponseEvent(data: string): ResponseEvent | null {
       };
     case "response.failed": {
       const error = asObject(response.error);
-      return { type: "failed", code: asString(error.code), message: asString(error.message) };
+      return { type: "failed", code: asString(error.code) || undefined, message: asString(error.message) };
     }
     case "error": {
       const error = event.error === undefined ? event : asObject(event.error);
-      return { type: "failed", code: asString(error.code), message: asString(error.message) };
+      return { type: "failed", code: asString(error.code) || undefined, message: asString(error.message) };
     }
     case "response.incomplete":
       return {

@@ -99,15 +99,15 @@ export class AnthropicBatches extends HttpBatches implements BatchApi {
   #answerIn(result: JsonObject, request: ModelRequest): ModelAnswer | ModelError {
     if (result.type === "succeeded") return this.options.parseAnswer(request, asObject(result.message));
     const error = asObject(asObject(result.error).error ?? result.error);
-    if (result.type === "errored") return errorFromEvent(asString(error.type), asString(error.message));
+    if (result.type === "errored") return errorFromEvent(asString(error.type) || undefined, asString(error.message));
     const code = asString(result.type) || "no_answer";
     return new ModelError("server", `the request was not worked on: ${code}`, { code });
   }
 
   /** Lists batches, newest first, back to the given time of the provider's clock. */
   async *#list(sinceMs: number, signal: AbortSignal): AsyncGenerator<JsonObject, void, undefined> {
-    for (let after = ""; ; ) {
-      const from = after === "" ? "" : `&after_id=${encodeURIComponent(after)}`;
+    for (let after: string | null = null; ; ) {
+      const from: string = after === null ? "" : `&after_id=${encodeURIComponent(after)}`;
       const incoming = await this.http.request("GET", `${PATH}?limit=${PAGE_BATCHES}${from}`, signal);
       const providerNowMs = Date.parse(incoming.headers.date ?? "");
       const aheadMs = Number.isNaN(providerNowMs) ? 0 : providerNowMs - Date.now();
@@ -116,8 +116,8 @@ export class AnthropicBatches extends HttpBatches implements BatchApi {
         if (Date.parse(asString(batch.created_at)) < sinceMs + aheadMs - CLOCK_SKEW_MS) return;
         yield batch;
       }
-      after = asString(page.last_id);
-      if (page.has_more !== true || after === "") return;
+      after = asString(page.last_id) || null;
+      if (page.has_more !== true || after === null) return;
     }
   }
 }

@@ -118,16 +118,16 @@ export class OpenAiBatches extends HttpBatches implements BatchApi {
     sinceMs: number,
     signal: AbortSignal,
   ): AsyncGenerator<JsonObject, void, undefined> {
-    for (let after = ""; ; ) {
-      const from = after === "" ? "" : `&after=${encodeURIComponent(after)}`;
+    for (let after: string | null = null; ; ) {
+      const from: string = after === null ? "" : `&after=${encodeURIComponent(after)}`;
       const page = await this.http.json("GET", `${path}?${query}${from}`, signal);
       const entries = asArray(page.data).map(asObject);
       for (const entry of entries) {
         if (asCount(entry.created_at) * 1000 < sinceMs - CLOCK_SKEW_MS) return;
         yield entry;
       }
-      after = asString(entries.at(-1)?.id);
-      if (page.has_more !== true || after === "") return;
+      after = asString(entries.at(-1)?.id) || null;
+      if (page.has_more !== true || after === null) return;
     }
   }
 }

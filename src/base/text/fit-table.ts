@@ -12,11 +12,12 @@ export interface TableColumn<T> {
 }
 
 /**
- * Returns the lines of a table with at most `width` columns, the title line first. If the table does not fit, it omits
- * optional columns from the last to the first. Then it cuts the widest column that may be cut, and so on. Then it omits
- * columns by their rank. Last, it cuts the lines. The last column is not padded.
+ * Returns the lines of a table with at most `maxWidth` columns, or any number if it is null, the title line first. If
+ * the table does not fit, it omits optional columns from the last to the first. Then it cuts the widest column that may
+ * be cut, and so on. Then it omits columns by their rank. Last, it cuts the lines. The last column is not padded.
  */
-export function fitTable<T>(all: readonly TableColumn<T>[], rows: readonly T[], width: number): string[] {
+export function fitTable<T>(all: readonly TableColumn<T>[], rows: readonly T[], maxWidth: number | null): string[] {
+  const width = maxWidth ?? Number.POSITIVE_INFINITY;
   let measured: MeasuredColumn<T>[] = all.map((column) => {
     const cells = [column.title, ...rows.map(column.cell)];
     return { column, cells, width: Math.max(...cells.map(textWidth)) };

@@ -122,12 +122,12 @@ function checkBubblewrap(): CheckResult {
 function checkLandlock(): CheckResult {
   const name = "landlock";
   const abi = landlockVersion();
+  const fix = "use Linux 6.12 or newer with `landlock` in its `lsm=` list; the sandbox works without it";
+  if (abi === null) return failed(name, "missing or disabled", fix);
   if (abi >= LANDLOCK_SCOPES_ABI)
     return passed(name, `version ${abi}: rules for files, abstract sockets and signals of sandboxed commands`);
   const limit = abi >= LANDLOCK_FILES_ABI ? "abstract sockets" : "files and abstract sockets";
-  const detail = abi === 0 ? "missing or disabled" : `version ${abi} cannot restrict ${limit}`;
-  const fix = "use Linux 6.12 or newer with `landlock` in its `lsm=` list; the sandbox works without it";
-  return failed(name, detail, fix);
+  return failed(name, `version ${abi} cannot restrict ${limit}`, fix);
 }
 
 /** Checks a limit of process trees with a value that every host accepts. */

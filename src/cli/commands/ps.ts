@@ -72,7 +72,7 @@ export const command: Command = defineServerCommand({
       const width = outputColumns();
       const [head = "", ...lines] = fitTable(columns(Date.now()), processes, width);
       return [head, ...lines.flatMap((line, at) => [line, ...treeLines(trees?.get(processes[at] ?? null) ?? [])])]
-        .map((line) => `${cutText(line, width)}\n`)
+        .map((line) => `${width === null ? line : cutText(line, width)}\n`)
         .join("");
     };
     if (values.watch) return forceExit(await watch(render));

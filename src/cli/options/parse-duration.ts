@@ -16,8 +16,9 @@ export type Since = { type: "agoMs"; ms: number } | { type: "epochMs"; ms: numbe
 export function parseSince(flag: string, text: string): Since {
   const agoMs = durationMs(text);
   if (agoMs !== null) return { type: "agoMs", ms: agoMs };
-  const epochMs = /^\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d|$)/.test(text) ? Date.parse(text) : Number.NaN;
-  if (!Number.isNaN(epochMs)) return { type: "epochMs", ms: epochMs };
+  const epochMs = Date.parse(text);
+  const isTime = /^\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d|$)/.test(text) && !Number.isNaN(epochMs);
+  if (isTime) return { type: "epochMs", ms: epochMs };
   throw new UsageError(
     `invalid --${flag} \`${text}\`; expected a duration such as 90s, 15m, 2h or 1d, or a time such as 2026-01-31T09:30:00Z`,
   );

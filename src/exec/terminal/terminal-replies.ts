@@ -100,7 +100,7 @@ function colorReport(first: number, data: string): string | null {
 /** Replies to `1;?;2;?`: pairs of a color number and a question mark. */
 function paletteReport(data: string): string | null {
   const words = data.split(";");
-  const queried = words.flatMap((word, index) => (word === "?" ? Number(words[index - 1] || Number.NaN) : []));
+  const queried = words.flatMap((word, index) => (word === "?" && words[index - 1] ? Number(words[index - 1]) : []));
   const known = queried.filter((number) => Number.isInteger(number) && number >= 0 && number < PALETTE_SIZE);
   if (known.length === 0) return null;
   return known.map((number) => osc(`4;${number};${rgb(paletteColor(number))}`)).join("");

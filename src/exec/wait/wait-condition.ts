@@ -21,7 +21,7 @@ export interface WaitContext {
 export async function waitForCondition(context: WaitContext, params: WaitParams = {}): Promise<WaitResult> {
   const { log, clock } = context;
   const check = await checkFor(context, params);
-  const deadline = params.timeoutMs === undefined ? Number.POSITIVE_INFINITY : clock.monotonic() + params.timeoutMs;
+  const deadline = params.timeoutMs === undefined ? null : clock.monotonic() + params.timeoutMs;
   for (;;) {
     params.signal?.throwIfAborted();
     const checkedSeq = log.nextSeq;
@@ -30,14 +30,11 @@ export async function waitForCondition(context: WaitContext, params: WaitParams 
     if (log.failure !== null) throw log.failure;
     const hasChanged = log.nextSeq !== checkedSeq;
     if (log.isClosed && !hasChanged) return toResult(log, "closed");
-    const remaining = deadline - clock.monotonic();
-    if (remaining <= 0) return toResult(log, "timeout");
+    const remaining = deadline === null ? undefined : deadline - clock.monotonic();
+    if (remaining !== undefined && remaining <= 0) return toResult(log, "timeout");
     if (hasChanged) continue;
-    const timeoutMs = Math.min(remaining, outcome.type === "later" ? outcome.inMs : remaining);
-    await log.nextChange({
-      timeoutMs: Number.isFinite(timeoutMs) ? timeoutMs : undefined,
-      signal: params.signal,
-    });
+    const timeoutMs = outcome.type === "later" ? Math.min(outcome.inMs, remaining ?? outcome.inMs) : remaining;
+    await log.nextChange({ timeoutMs, signal: params.signal });
   }
 }
 

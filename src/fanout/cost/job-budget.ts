@@ -77,9 +77,9 @@ export class JobBudget {
     for (const quantity of this.#quantities) quantity.maxOfAttempt = quantity.readMax(spending);
   }
 
-  /** Returns how many rows may start while `inFlight` rows are in flight. */
-  affordableRows(inFlight: number): number {
-    if (this.#quantities.length === 0) return Number.POSITIVE_INFINITY;
+  /** Returns how many rows may start while `inFlight` rows are in flight; null without a budget. */
+  affordableRows(inFlight: number): number | null {
+    if (this.#quantities.length === 0) return null;
     if (this.#quantities.some((quantity) => quantity.measure(this.#used) >= quantity.limit)) return 0;
     // The first row measures the cost. Then concurrency doubles, so that a cheap first row does not start many
     // expensive ones.

@@ -13,10 +13,10 @@ export function exhaustedForMs(headers: ResponseHeaders): number {
   let ms = 0;
   for (const resource of ["requests", "tokens"]) {
     if (firstHeaderValue(headers[`x-ratelimit-remaining-${resource}`]) !== "0") continue;
-    const resetMs = parseDuration(firstHeaderValue(headers[`x-ratelimit-reset-${resource}`]));
+    const resetMs = parseDuration(firstHeaderValue(headers[`x-ratelimit-reset-${resource}`]) ?? "");
     if (resetMs === undefined) continue;
-    const size = resource === "requests" ? Number(firstHeaderValue(headers["x-ratelimit-limit-requests"])) : 0;
-    ms = Math.max(ms, Math.min(MAX_HEADER_HOLD_MS, size >= 1 ? resetMs / size : resetMs));
+    const size = resource === "requests" ? Number(firstHeaderValue(headers["x-ratelimit-limit-requests"])) : null;
+    ms = Math.max(ms, Math.min(MAX_HEADER_HOLD_MS, size !== null && size >= 1 ? resetMs / size : resetMs));
   }
   return ms;
 }

@@ -122,8 +122,8 @@ class Scheduler {
       // Batches and slots share the budget.
       if (this.#options.keepsRunOpen) this.#budget.setUsed((await ledger.counts()).usage);
       // If several processes work on the job, the ledger enforces the budget in `lease`.
-      const affordable = ledger.shared ? Number.POSITIVE_INFINITY : this.#budget.affordableRows(slotCount);
-      const freeSlots = Math.min(concurrency - slotCount, affordable);
+      const affordable = ledger.shared ? null : this.#budget.affordableRows(slotCount);
+      const freeSlots = Math.min(concurrency - slotCount, affordable ?? concurrency);
       const leaseLimit = this.#isCold ? Math.min(freeSlots, 1 - slotCount) : freeSlots;
       const isUsedUp = leaseLimit <= 0 && this.#slots.size === 0;
       if (isUsedUp && !this.#options.keepsRunOpen?.()) this.#halt("paused", otherStop(this.#budget.usedUpReason()));
@@ -274,6 +274,7 @@ class Scheduler {
     const spending = await this.#options.ledger.spending();
     if (!spending || counts.running > 0 || counts.pending === 0 || this.#options.keepsRunOpen?.()) return;
     this.#budget.setSpending(spending);
-    if (this.#budget.affordableRows(0) <= 0) this.#halt("paused", otherStop(this.#budget.usedUpReason()));
+    const affordable = this.#budget.affordableRows(0);
+    if (affordable !== null && affordable <= 0) this.#halt("paused", otherStop(this.#budget.usedUpReason()));
   }
 }

@@ -77,7 +77,8 @@ export class TreeMembers {
     const mayBelong = (tag: number | null) => tag === child.treeTag || tag === null || !this.#isSwept(tag);
     for (const orphan of [...scan.byTag].flatMap(([tag, orphans]) => (mayBelong(tag) ? orphans : []))) {
       const { entry } = orphan;
-      if (seen.has(entry.pid) || entry.startTime < child.startTime) continue;
+      const isOlder = child.startTime !== null && entry.startTime < child.startTime;
+      if (isOlder || seen.has(entry.pid)) continue;
       const belongs =
         (isSamePid && entry.session === child.pid) ||
         (child.treeTag !== null && orphan.tag === child.treeTag) ||

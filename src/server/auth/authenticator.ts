@@ -94,9 +94,9 @@ export class Authenticator {
     const { path, unwritableReason } = this.#revoked;
     if (unwritableReason !== null)
       throw invalidRequest(`cannot revoke: ${path}: ${unwritableReason}; set \`serve --revoked-tokens-file PATH\``);
-    const expiries = used.map(([{ expiresAtMs }]) => expiresAtMs ?? Number.POSITIVE_INFINITY);
-    const lastMs = Math.max(...expiries);
-    this.#revoked.add(tokenId, by.id, Number.isFinite(lastMs) ? lastMs : undefined);
+    const expiries = used.flatMap(([{ expiresAtMs }]) => expiresAtMs ?? []);
+    const isKnown = expiries.length > 0 && expiries.length === used.length;
+    this.#revoked.add(tokenId, by.id, isKnown ? Math.max(...expiries) : undefined);
     let ended = 0;
     for (const [credential] of used) {
       ended += credential.listenerCount;

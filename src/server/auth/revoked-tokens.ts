@@ -152,9 +152,13 @@ function parseLines(path: string, text: string): RevokedLine[] {
   return text.split("\n").flatMap((line) => {
     const { tokenId, expiresAt } = parseObject(line) ?? {};
     if (typeof tokenId !== "string") return [];
-    const parsedMs = typeof expiresAt === "string" ? Date.parse(expiresAt) : Number.NaN;
-    return [{ tokenId, expiresAtMs: Number.isNaN(parsedMs) ? null : parsedMs, line }];
+    return [{ tokenId, expiresAtMs: typeof expiresAt === "string" ? parseTime(expiresAt) : null, line }];
   });
+}
+
+function parseTime(text: string): number | null {
+  const ms = Date.parse(text);
+  return Number.isNaN(ms) ? null : ms;
 }
 
 /**

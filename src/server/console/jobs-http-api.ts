@@ -96,8 +96,7 @@ function rowsQuery(query: URLSearchParams): RowsQuery {
 function count(query: URLSearchParams, name: string, fallback: number, max: number): number {
   const given = query.get(name);
   if (given === null) return fallback;
-  const value = /^\d+$/.test(given) ? Number(given) : Number.NaN;
-  if (value <= max) return value;
+  if (/^\d+$/.test(given) && Number(given) <= max) return Number(given);
   throw new Error(`\`${name}\` must be a whole number from 0 to ${max}, got \`${given}\``);
 }
 

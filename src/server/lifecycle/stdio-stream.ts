@@ -32,8 +32,8 @@ function writeStandard(fd: 1 | 2, text: string, openStream: () => NodeJS.WriteSt
   }
 }
 
-/** Returns the columns of the terminal at stdout; infinity without a terminal, or if its size is unknown. */
-export function outputColumns(): number {
+/** Returns the columns of the terminal at stdout; null without a terminal, or if its size is unknown. */
+export function outputColumns(): number | null {
   // Reading `process.stdout` loads Node's stream module. A terminal without a size reports 0 columns.
-  return (fstatSync(1).isCharacterDevice() && process.stdout.columns) || Number.POSITIVE_INFINITY;
+  return (fstatSync(1).isCharacterDevice() && process.stdout.columns) || null;
 }

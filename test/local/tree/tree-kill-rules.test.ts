@@ -400,6 +400,17 @@ describe("TreeKiller.sweep", () => {
     assert.deepEqual(descendant.signals, [SIGKILL]);
   });
 
+  test("kills the descendants of a leader whose start time is unknown", async () => {
+    const host = new FakeHost();
+    const { child } = host.tree(14);
+    const descendant = host.add(child.pid, { tag: 14 });
+    host.exit(child.pid);
+    const swept = host.killer.sweep({ ...child, startTime: null });
+    await host.clock.advance(1000);
+    assert.deepEqual(await swept, []);
+    assert.deepEqual(descendant.signals, [SIGKILL]);
+  });
+
   test("forgets the tag of a tree without descendants after one scan", async () => {
     const host = new FakeHost();
     const { child } = host.tree(12);

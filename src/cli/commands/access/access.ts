@@ -2,6 +2,7 @@ import { fitTable, type TableColumn } from "../../../base/text/fit-table.ts";
 import { formatAge } from "../../../base/text/format-age.ts";
 import { printableJson, printableLine } from "../../../base/text/printable-text.ts";
 import type { AccessEntry } from "../../../protocol/attach-schemas.ts";
+import { outputColumns } from "../../../server/lifecycle/stdio-stream.ts";
 import { type Command, printHelp, singleArgument } from "../../command.ts";
 import type { HelpPage } from "../../help/help-page.ts";
 import { subcommandError } from "../../options/parse-options.ts";
@@ -51,8 +52,7 @@ const list: Command = defineServerCommand({
   async run(values) {
     await using client = await openClient(values);
     const { accesses } = await client.call("access/list", {});
-    const width = (process.stdout.isTTY && process.stdout.columns) || Number.POSITIVE_INFINITY;
-    const lines = values.json ? accesses.map(printableJson) : fitTable(columns(Date.now()), accesses, width);
+    const lines = values.json ? accesses.map(printableJson) : fitTable(columns(Date.now()), accesses, outputColumns());
     for (const line of lines) process.stdout.write(`${line}\n`);
     return 0;
   },

@@ -58,8 +58,7 @@ export const command: Command = defineServerCommand({
 
 function parsePort(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
-  const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
-  if (port <= 65_535) return port;
+  if (/^\d{1,5}$/.test(text) && Number(text) <= 65_535) return Number(text);
   throw new UsageError(`--port \`${text}\` must be a port from 0 to 65535`);
 }
 

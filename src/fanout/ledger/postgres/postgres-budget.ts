@@ -40,7 +40,7 @@ export class PostgresBudget {
   /** Returns how many rows to request from the engine: at least one, because a dead process may have left a row. */
   async canAffordMore(budget: SharedBudget, limit: number): Promise<number> {
     const affordable = await this.#database.transaction((client) => this.#affordableRows(client, budget, []));
-    return Math.max(1, Math.min(limit, affordable));
+    return Math.max(1, Math.min(limit, affordable ?? limit));
   }
 
   /** Leases as many of these rows as the budget allows, in order. */
@@ -50,19 +50,24 @@ export class PostgresBudget {
   ): Promise<DatabaseRow[]> {
     return this.#database.transaction(async (client) => {
       await execute(client, sql.LOCK_KEY, { key: `budget of ${this.#jobId}` });
-      const affordable = Math.max(0, await this.#affordableRows(client, budget, values.itemIds));
+      const affordable = await this.#affordableRows(client, budget, values.itemIds);
+      const count = Math.max(0, affordable ?? values.itemIds.length);
       const { rows } = await execute(client, sql.LEASE_ITEMS, {
         jobId: this.#jobId,
-        itemIds: values.itemIds.slice(0, affordable),
-        tokens: values.tokens.slice(0, affordable),
+        itemIds: values.itemIds.slice(0, count),
+        tokens: values.tokens.slice(0, count),
         now: values.now,
       });
       return rows;
     });
   }
 
-  /** Returns how many rows may start in addition to those of other processes. */
-  async #affordableRows(client: PoolClient, budget: SharedBudget, exceptItemIds: readonly string[]): Promise<number> {
+  /** Returns how many rows may start in addition to those of other processes; null without a limit. */
+  async #affordableRows(
+    client: PoolClient,
+    budget: SharedBudget,
+    exceptItemIds: readonly string[],
+  ): Promise<number | null> {
     const jobBudget = new JobBudget(budget, budget.price ?? null);
     jobBudget.setSpending(await this.#spending(client, budget));
     const { rows } = await execute(client, sql.COUNT_RUNNING, { jobId: this.#jobId, exceptItemIds });

@@ -51,6 +51,7 @@ async function isWriterActive(directory: string, ledgerFile: string, nowMs: numb
 
 /** Reports whether the process in the name `stdin-PID-RANDOM.partial` exists. */
 function isOwnerAlive(name: string): boolean {
-  const pid = Number(/^stdin-(\d+)(?:-[0-9a-f-]+)?\.partial$/.exec(name)?.[1] ?? Number.NaN);
-  return !Number.isSafeInteger(pid) || processExists(pid);
+  const [, digits] = /^stdin-(\d+)(?:-[0-9a-f-]+)?\.partial$/.exec(name) ?? [];
+  const pid = Number(digits);
+  return digits === undefined || !Number.isSafeInteger(pid) || processExists(pid);
 }
