@@ -10,3 +10,9 @@ export function hasErrorCode(error: unknown, ...codes: readonly string[]): boole
   const code = getErrorCode(error);
   return code !== null && codes.includes(code);
 }
+
+/** Returns null for the error of a missing file; throws any other error. For `catch`. */
+export function nullIfMissing(error: unknown): null {
+  if (hasErrorCode(error, "ENOENT")) return null;
+  throw error;
+}

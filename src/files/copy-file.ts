@@ -1,7 +1,7 @@
 import { constants, copyFile, type FileHandle, link, open, stat, unlink } from "node:fs/promises";
+import { nullIfMissing } from "../base/error-code.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import { displayPath, type NativePath, siblingPath } from "./native-path.ts";
-import { nullIfMissing } from "./os-error.ts";
 import { MAX_READ_FILE_BYTES, NEW_FILE_MODE, openRegular, WRITE_FLAGS, writeBytes } from "./read-write.ts";
 
 /** Bytes per copy call: large enough to be fast, small enough not to occupy a file thread for long. */

@@ -1,4 +1,5 @@
 import { lstat, mkdir, opendir, readlink, realpath, stat, symlink } from "node:fs/promises";
+import { nullIfMissing } from "../base/error-code.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import { copyRegularFile, unsupportedKind } from "./copy-file.ts";
 import { makeUnlessDirectory } from "./directories.ts";
@@ -13,7 +14,7 @@ import {
   nativePathFromUri,
   pathNames,
 } from "./native-path.ts";
-import { nullIfMissing, withOsErrors } from "./os-error.ts";
+import { withOsErrors } from "./os-error.ts";
 
 /**
  * Copies a file over an existing file, a link as a link, and a directory into an existing or a new directory. Skips

@@ -1,4 +1,5 @@
 import { constants, type FileHandle, open, stat } from "node:fs/promises";
+import { nullIfMissing } from "../base/error-code.ts";
 import { invalidRequest, notFound } from "../protocol/errors.ts";
 import type {
   ChecksumParams,
@@ -12,7 +13,7 @@ import type {
 import { GMAC_KEY_BYTES, IncrementalHash } from "./incremental-hash.ts";
 import { displayPath, type NativePath, nativePathFromUri } from "./native-path.ts";
 import { reaching } from "./open-no-follow.ts";
-import { nullIfMissing, withOsErrors } from "./os-error.ts";
+import { withOsErrors } from "./os-error.ts";
 import { NEW_FILE_MODE, openForRead, requireRegular, WRITE_FLAGS, writeBytesAt } from "./read-write.ts";
 import { applyAttributes, renameOver, requireReplaceable } from "./write-atomic.ts";
 

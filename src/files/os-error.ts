@@ -1,6 +1,6 @@
 import { constants } from "node:os";
 import { ERRNO_MESSAGES } from "../base/errno-messages.ts";
-import { getErrorCode, hasErrorCode } from "../base/error-code.ts";
+import { getErrorCode } from "../base/error-code.ts";
 import { ErrorCode, RequestError } from "../protocol/errors.ts";
 
 /** Returns the wire protocol's text of a system error: `No such file or directory (os error 2)` for `ENOENT`. */
@@ -21,12 +21,6 @@ export function osRequestError(error: unknown): unknown {
 export function errnoNameOf(error: unknown): string | null {
   const code = getErrorCode(error);
   return code !== null && errnoNumbers.has(code) ? code : null;
-}
-
-/** Returns null for the error of a missing file; throws any other error. For `catch`. */
-export function nullIfMissing(error: unknown): null {
-  if (hasErrorCode(error, "ENOENT")) return null;
-  throw error;
 }
 
 /** Runs file system calls and converts their system errors to `RequestError`s. */

@@ -1,12 +1,13 @@
 import type { Stats } from "node:fs";
 import { lstat, readdir, readlink, stat } from "node:fs/promises";
+import { nullIfMissing } from "../base/error-code.ts";
 import { internalError } from "../protocol/errors.ts";
 import { encodePathText } from "../protocol/path-uri.ts";
 import { lookUp } from "./directories.ts";
 import type { ScannedEntry, ScanParams, ScanResult } from "./file-system.ts";
 import { joinNative, type NativePath, nativeFromLatin1, nativePathFromUri } from "./native-path.ts";
 import { withDirectory, withNoFollow } from "./open-no-follow.ts";
-import { nullIfMissing, withOsErrors } from "./os-error.ts";
+import { withOsErrors } from "./os-error.ts";
 
 /** A response with names of usual length stays below 1 MiB. */
 const ENTRIES_PER_PAGE = 4096;

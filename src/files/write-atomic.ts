@@ -1,11 +1,12 @@
 import type { Stats } from "node:fs";
 import { chmod, constants, type FileHandle, lstat, open, rename, symlink, unlink, utimes } from "node:fs/promises";
+import { nullIfMissing } from "../base/error-code.ts";
 import { invalidParams, invalidRequest } from "../protocol/errors.ts";
 import { decodePathText } from "../protocol/path-uri.ts";
 import type { SetAttributesParams, WriteAtomicParams } from "./file-system.ts";
 import { displayPath, type NativePath, nativeFromBytes, nativePathFromUri, siblingPath } from "./native-path.ts";
 import { reaching, withEntry } from "./open-no-follow.ts";
-import { errnoNameOf, nullIfMissing, withOsErrors } from "./os-error.ts";
+import { errnoNameOf, withOsErrors } from "./os-error.ts";
 import { NEW_FILE_MODE, writeBytes } from "./read-write.ts";
 
 /** Permission bits of owner, group and others, without setuid: a copy never runs as another user. */

@@ -30,7 +30,7 @@ const localBackendOptions = option.optionsOf<LocalBackendFactoryOptions>(() => (
   credentials: option.listOf(option.anyObject, "an array of credentials"),
   clock: clockKind,
   eventLogLimits: logLimitsKind,
-  degraded: option.listOf(option.text, "an array of strings"),
+  degraded: option.texts,
   hostEnv: variables,
   ...option.each(option.flag, "forceFallback", "isLibrary", "subreaper"),
   ...option.each(option.anyObject, "budget", "snapshotBudget", "principalMemories"),

@@ -65,7 +65,6 @@ export interface RunMainOptions extends Omit<ListenOptions, "web"> {
   supervised?: SupervisionOptions | undefined;
 }
 
-const strings = option.listOf(option.text, "an array of strings");
 const { required, optionsOf } = option;
 const runMainOptions = optionsOf<RunMainOptions>(() => ({
   ...listenFields,
@@ -90,7 +89,7 @@ const runMainOptions = optionsOf<RunMainOptions>(() => ({
     giveUpAfter: option.count,
   })),
   ...option.each(option.flag, "metrics", "otel", "noSandbox"),
-  ...option.each(strings, "warnings", "secretFiles", "ownFiles"),
+  ...option.each(option.texts, "warnings", "secretFiles", "ownFiles"),
 }));
 
 /**

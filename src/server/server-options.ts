@@ -11,7 +11,6 @@ import type { Cap, ServerCaps, ServerConfig } from "./server-config.ts";
 
 const { optionsOf, required } = option;
 const bytes = option.kind("bytes", ArrayBuffer.isView);
-const strings = option.listOf(option.text, "an array of strings");
 
 const cap = optionsOf<Cap>(() => option.each(required(option.amount), "perOwner", "total"));
 const quotas = optionsOf<ServerConfig["quotas"]>(() => ({
@@ -27,8 +26,8 @@ export const serverConfig = optionsOf<Partial<ServerConfig>>(() => ({
   quotas,
   requireSandbox: option.nullOr(option.oneOf(...REQUIRED_SANDBOXES)),
   onDetach: option.oneOf("pause", "evict"),
-  allowForward: option.nullOr(strings),
-  credentials: strings,
+  allowForward: option.nullOr(option.texts),
+  credentials: option.texts,
   limits: limitsKind,
   ...option.each(option.amount, "maxProcesses", "maxServerProcesses", "maxConnections"),
   ...option.each(option.amount, "memoryBudgetBytes", "maxMessageBytes", "retainedOutputBytes"),
@@ -60,19 +59,19 @@ export const listenFields: option.OptionFields<Omit<ListenOptions, "web" | "inhe
       ...option.each(option.text, "keySetUrl", "issuer", "audience"),
     },
   }),
-  authFiles: optionsOf<AuthFiles>(() => ({ paths: required(strings), parse: required(option.callback) })),
+  authFiles: optionsOf<AuthFiles>(() => ({ paths: required(option.texts), parse: required(option.callback) })),
   revokedTokensFile: option.text,
   operatorUids: option.listOf(option.count, "an array of user ids"),
-  allowHosts: strings,
+  allowHosts: option.texts,
   tls: option.callback,
   clientCertificates: optionsOf<ClientCertificates>(() => ({
-    files: required(strings),
-    operatorSubjects: required(strings),
+    files: required(option.texts),
+    operatorSubjects: required(option.texts),
   })),
 };
 
 export const webFields: option.OptionFields<Omit<ConsoleOptions, "directory">> = {
-  allowOrigins: strings,
+  allowOrigins: option.texts,
   jobs: option.callback,
 };
 export const listenOptions = optionsOf<ListenOptions>(() => ({

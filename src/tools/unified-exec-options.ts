@@ -13,7 +13,7 @@ export const unifiedExecOptions = option.optionsOf<UnifiedExecOptions>(() => ({
   envPolicy: option.nullOr(envPolicyKind),
   approval: option.objectWith("an ApprovalPolicy", "review"),
   sandbox: option.anyObject,
-  hostSandboxes: option.listOf(option.text, "an array of strings"),
+  hostSandboxes: option.texts,
   pipeStdin: option.flag,
   terminalSize: terminalSizeKind,
   limits: option.optionsOf<NonNullable<UnifiedExecOptions["limits"]>>(() => ({

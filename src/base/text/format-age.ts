@@ -9,6 +9,6 @@ export function formatAge(ms: number): string {
   return `${Math.floor(hours / 24)}d${twoDigits(hours % 24)}h`;
 }
 
-function twoDigits(value: number): string {
+export function twoDigits(value: number): string {
   return String(value).padStart(2, "0");
 }

@@ -30,6 +30,11 @@ export function shellQuote(word: string): string {
   return `$'${word.replace(/[\\']/g, "\\$&").replace(unprintable(), escapeCharacter)}'`;
 }
 
+/** Joins words to a line of a shell, each quoted by `shellQuote`. */
+export function shellQuoteAll(words: readonly string[]): string {
+  return words.map(shellQuote).join(" ");
+}
+
 /** Returns a value as JSON on one line. Also escapes characters that JSON allows but terminals interpret. */
 export function printableJson(value: unknown): string {
   const text = JSON.stringify(value) ?? "null";

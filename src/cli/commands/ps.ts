@@ -1,7 +1,7 @@
 import { sleep, systemClock } from "../../async/clock.ts";
 import { cutText, fitTable, type TableColumn } from "../../base/text/fit-table.ts";
 import { formatAge } from "../../base/text/format-age.ts";
-import { printableJson, printableLine, shellQuote } from "../../base/text/printable-text.ts";
+import { printableJson, printableLine, shellQuote, shellQuoteAll } from "../../base/text/printable-text.ts";
 import type { ExecServerClient } from "../../client/exec-server-client.ts";
 import { isUnknownHandle } from "../../exec/compat.ts";
 import type { ProcessListing, TreeEntry } from "../../exec/exec-process.ts";
@@ -105,7 +105,7 @@ function columns(nowMs: number): TableColumn<ProcessListing>[] {
     { title: "OUTPUT", cell: ({ outputBytes }) => String(outputBytes), isOptional: true },
     { title: "ID", cell: ({ processId }) => shellQuote(processId), isOptional: true },
     { title: "LABELS", cell: ({ labels }) => labelText(labels), isOptional: true },
-    { title: "COMMAND", cell: ({ argv }) => argv.map(shellQuote).join(" "), minWidth: 12, rank: 5 },
+    { title: "COMMAND", cell: ({ argv }) => shellQuoteAll(argv), minWidth: 12, rank: 5 },
   ];
 }
 
@@ -138,7 +138,7 @@ function treeLines(tree: readonly TreeEntry[]): string[] {
     tree.filter((entry) => (parent ? entry.parentPid === parent.pid : !pids.has(entry.parentPid)));
   const lines = (entries: readonly TreeEntry[], depth: number): string[] =>
     entries.flatMap((entry) => [
-      `${"  ".repeat(depth)}${entry.pid}  ${entry.state}  ${(entry.cpuMs / 1000).toFixed(2)}s  ${Math.round(entry.rssBytes / 1024)}K  ${entry.argv.map(shellQuote).join(" ")}`,
+      `${"  ".repeat(depth)}${entry.pid}  ${entry.state}  ${(entry.cpuMs / 1000).toFixed(2)}s  ${Math.round(entry.rssBytes / 1024)}K  ${shellQuoteAll(entry.argv)}`,
       ...lines(below(entry), depth + 1),
     ]);
   return lines(below(null), 1);

@@ -1,4 +1,4 @@
-import { printableText, shellQuote } from "../../base/text/printable-text.ts";
+import { printableText, shellQuoteAll } from "../../base/text/printable-text.ts";
 import type { AttachedProcess } from "../../client/process/attached-process.ts";
 import { type CastVersion, CastWriter } from "../../client/recording/asciicast.ts";
 import {
@@ -131,7 +131,7 @@ class Recorder {
   constructor(recording: GrowingFile, { argv, version, size }: RecorderOptions) {
     this.#size = size ?? localTerminalSize() ?? DEFAULT_TERMINAL_SIZE;
     this.#writer = new CastWriter(
-      { version, size: this.#size, startedAtMs: Date.now(), command: argv.map(shellQuote).join(" ") },
+      { version, size: this.#size, startedAtMs: Date.now(), command: shellQuoteAll(argv) },
       (line) => recording.write(line),
     );
   }

@@ -2,11 +2,12 @@ import { readFileSync } from "node:fs";
 import { errorMessage } from "../../base/error-message.ts";
 import { parseObject } from "../../base/json-fields.ts";
 import type { ConnectionState, ExecServerClient } from "../../client/exec-server-client.ts";
-import { parseConnectUrl } from "../../client/node/connect-url.ts";
+import { ConnectUrlError, parseConnectUrl } from "../../client/node/connect-url.ts";
 import { connectServer, type ServerAddress } from "../../host/connect-server.ts";
 import { type PartialValues, UsageError } from "../command.ts";
 import { DEFAULT_URL } from "../default-url.ts";
 import { exitWhenIdle } from "../support/forced-exit.ts";
+import { parseAmount } from "./parse-number.ts";
 
 /** Options of commands that can use a server. */
 export const SERVER_OPTIONS = {
@@ -40,8 +41,10 @@ export function resolveServerUrl(connect: string | undefined): string | undefine
   try {
     return parseConnectUrl(named).url;
   } catch (error) {
-    const source = connect === undefined ? "PROCWIRE_CONNECT" : "--connect URL";
-    throw new UsageError(errorMessage(error).replace("server URL", source));
+    if (!(error instanceof ConnectUrlError)) throw error;
+    throw new UsageError(
+      `unsupported ${connect === undefined ? "PROCWIRE_CONNECT" : "--connect URL"} ${error.problem}`,
+    );
   }
 }
 
@@ -92,8 +95,8 @@ export async function connectTo(
 
 function waitMs(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
-  const seconds = text.trim() === "" ? Number.NaN : Number(text);
-  if (!Number.isFinite(seconds) || seconds < 0) throw new UsageError(`--wait \`${text}\` must be a number of seconds`);
+  const seconds = parseAmount(text);
+  if (seconds === null) throw new UsageError(`--wait \`${text}\` must be a number of seconds`);
   return seconds * 1000;
 }
 
@@ -101,13 +104,13 @@ function waitMs(text: string | undefined): number | undefined {
 function readToken(path: string | undefined): string | undefined {
   const { PROCWIRE_TOKEN } = process.env;
   const text =
-    path !== undefined ? readOptionFile(path, "--token-file", "latin1") : PROCWIRE_TOKEN && latin1(PROCWIRE_TOKEN);
+    path !== undefined
+      ? readOptionFile(path, "--token-file", "latin1")
+      : PROCWIRE_TOKEN && Buffer.from(PROCWIRE_TOKEN).toString("latin1");
   // The file of a server may be JSON with the scope of the token.
   const { token } = (text?.startsWith("{") && parseObject(text)) || {};
   return typeof token === "string" ? token : text ? text.replace(/[\t-\r ]+$/, "") : undefined;
 }
-
-const latin1 = (text: string) => Buffer.from(text).toString("latin1");
 
 function readOptionFile(path: string, flag: string, encoding: BufferEncoding = "utf8"): string {
   try {

@@ -15,3 +15,9 @@ export function parsePositive(name: string, text: string | undefined): number | 
   if (Number.isFinite(value) && value > 0) return value;
   throw new UsageError(`invalid --${name} \`${text}\`; expected a positive number`);
 }
+
+/** Parses a finite number of at least 0. Returns null for any other text. */
+export function parseAmount(text: string): number | null {
+  const value = Number(text);
+  return text.trim() === "" || !Number.isFinite(value) || value < 0 ? null : value;
+}

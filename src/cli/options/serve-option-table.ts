@@ -4,6 +4,7 @@ import { isObject } from "../../base/type-guards.ts";
 import { LOOPBACK_RULE } from "../../forward/forward-rules.ts";
 import { UsageError } from "../command.ts";
 import type { HelpPage } from "../help/help-page.ts";
+import { parseAmount } from "./parse-number.ts";
 import { parseOptions } from "./parse-options.ts";
 
 /** An option of `procwire serve`. Flags, configuration file and help derive from it. */
@@ -274,9 +275,8 @@ function parseFlag(name: ServeOptionName, value: string | boolean | (string | bo
 }
 
 function parseNumber(name: string, type: "integer" | "seconds", value: string | number): number {
-  const number = typeof value === "number" ? value : value.trim() === "" ? Number.NaN : Number(value);
-  const isValid = type === "integer" ? Number.isSafeInteger(number) : Number.isFinite(number);
-  if (!isValid || number < 0) {
+  const number = parseAmount(String(value));
+  if (number === null || (type === "integer" && !Number.isSafeInteger(number))) {
     const expected = type === "integer" ? "a whole number, 0 or more" : "a number of seconds, 0 or more";
     throw new UsageError(`${name} takes ${expected}, got \`${value}\``);
   }

@@ -24,10 +24,14 @@ const EXPECTED =
 /** An invalid address; the message contains the expected form. */
 export class ConnectUrlError extends Error {
   override readonly name = "ConnectUrlError";
+  /** The message without its subject. */
+  readonly problem: string;
 
   /** `expected` is the form of addresses of this kind; default: all forms. */
   constructor(text: string, { expected = EXPECTED, hint }: { expected?: string; hint?: string } = {}) {
-    super(`unsupported server URL \`${text}\`; expected ${expected}${hint === undefined ? "" : `; ${hint}`}`);
+    const problem = `\`${text}\`; expected ${expected}${hint === undefined ? "" : `; ${hint}`}`;
+    super(`unsupported server URL ${problem}`);
+    this.problem = problem;
   }
 }
 

@@ -1,4 +1,4 @@
-import { shellQuote } from "../../base/text/printable-text.ts";
+import { shellQuoteAll } from "../../base/text/printable-text.ts";
 import { DEFAULT_TERMINAL_SIZE } from "../../exec/exec-process.ts";
 import type { AttachedProcess } from "../process/attached-process.ts";
 import { type RetainedOutput, readRetainedOutput } from "../process/retained-output.ts";
@@ -19,7 +19,7 @@ export async function exportRecording(
       version,
       size: child.sizeAt(firstSeq) ?? DEFAULT_TERMINAL_SIZE,
       startedAtMs,
-      command: argv.map(shellQuote).join(" "),
+      command: shellQuoteAll(argv),
     },
     (line) => lines.push(line),
   );

@@ -65,6 +65,7 @@ export function kind(form: string, accepts: (value: unknown) => boolean, describ
 
 export const anyValue = kind("any value", () => true);
 export const text = kind("a string", (value) => typeof value === "string");
+export const texts = listOf(text, "an array of strings");
 export const nonEmptyText = kind("a non-empty string", (value) => typeof value === "string" && value !== "");
 /** A string whose value stays out of error messages. */
 export const secretText = kind("a string", (value) => typeof value === "string", describeType);

@@ -27,8 +27,6 @@ import * as option from "./option-schema.ts";
 
 const { optionsOf, required } = option;
 
-const strings = option.listOf(option.text, "an array of strings");
-
 const pathForm = "an absolute path or a file: URI";
 const nulFree = option.kind(
   "a string without NUL bytes",
@@ -78,9 +76,9 @@ export const terminalSizeKind = optionsOf<TerminalSize>(
 export const envPolicyKind = optionsOf<EnvPolicy>(() => ({
   inherit: required(option.oneOf("all", "core", "none")),
   ignoreDefaultExcludes: required(option.flag),
-  exclude: required(strings),
+  exclude: required(option.texts),
   set: required(variables),
-  includeOnly: required(strings),
+  includeOnly: required(option.texts),
 }));
 
 export const limitsKind = optionsOf<ProcessLimits>(
@@ -109,14 +107,14 @@ const startFields: option.OptionFields<StartParams> = {
   size: terminalSizeKind,
   mode: option.oneOf("direct", "prepared"),
   sandboxType: option.oneOf("none", "linuxSeccomp", "macosSeatbelt", "windowsRestrictedToken"),
-  secretGuard: optionsOf<SecretGuard>(() => ({ inherit: required(strings) })),
+  secretGuard: optionsOf<SecretGuard>(() => ({ inherit: required(option.texts) })),
   limits: limitsKind,
   lifetime: lifetimeKind,
   terminalQueries: option.oneOf("server", "client", "claimed"),
   name: nameKind,
   labels: labelsKind,
   networkProxy: option.decodedBy(option.anyObject, networkProxy),
-  credentials: strings,
+  credentials: option.texts,
   managedNetwork: option.decodedBy(option.anyObject, managedNetwork),
   ...option.each(option.text, "arg0", "cwdIdentity", "ownerId"),
   ...option.each(option.flag, "pipeStdin", "recordInput", "enforceManagedNetwork"),

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import path from "node:path";
-import { hasErrorCode } from "../../base/error-code.ts";
+import { nullIfMissing } from "../../base/error-code.ts";
 import type { OutputDirectory } from "../../files/output-directory.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
 
@@ -19,10 +19,7 @@ export async function recordOutputPath(directory: OutputDirectory, outputPath: s
 export async function readStoredOutputPath(ledger: JobLedger, jobsHome: string): Promise<string> {
   const { id, outputPath } = await ledger.job();
   if (!ledger.shared) return outputPath;
-  const recorded = await readFile(path.join(jobsHome, id, OUTPUT_PATH_FILE), "utf8").catch((error: unknown) => {
-    if (hasErrorCode(error, "ENOENT")) return null;
-    throw error;
-  });
+  const recorded = await readFile(path.join(jobsHome, id, OUTPUT_PATH_FILE), "utf8").catch(nullIfMissing);
   if (recorded === outputPath) return outputPath;
   throw new Error(
     `write job ${id.slice(0, 8)}: the database stores the output path \`${outputPath}\`, which no run on this host chose; name a file with --output`,

@@ -1,7 +1,7 @@
 import { type TokenUsage, totalTokens } from "../../agent/token-usage.ts";
 import { type Clock, systemClock } from "../../async/clock.ts";
 import { errorMessage } from "../../base/error-message.ts";
-import { shellQuote } from "../../base/text/printable-text.ts";
+import { shellQuoteAll } from "../../base/text/printable-text.ts";
 import type {
   JobDetails,
   JobList,
@@ -219,7 +219,7 @@ export class JobsQueryService {
     const isRunNeeded = rows > 0 && !isBeingRun;
     return ok({
       rows,
-      command: isRunNeeded ? ["procwire", ...args].map(shellQuote).join(" ") : null,
+      command: isRunNeeded ? shellQuoteAll(["procwire", ...args]) : null,
       run: isRunNeeded ? this.#run(args) : null,
     } satisfies RetryResult);
   }

@@ -2,6 +2,7 @@ import { closeSync, writeSync } from "node:fs";
 import { getSystemErrorName } from "node:util";
 import type { Clock } from "../../async/clock.ts";
 import { getErrorCode } from "../../base/error-code.ts";
+import { twoDigits } from "../../base/text/format-age.ts";
 import type { AuditSystem } from "./audit-file.ts";
 
 /** Destination of the second copy of each line. */
@@ -103,7 +104,7 @@ export class AuditSink {
   #syslogMessage(line: string): string {
     const date = new Date(this.#clock.now());
     const day = String(date.getDate()).padStart(2);
-    const time = [date.getHours(), date.getMinutes(), date.getSeconds()].map((part) => String(part).padStart(2, "0"));
+    const time = [date.getHours(), date.getMinutes(), date.getSeconds()].map(twoDigits);
     const header = `<${SYSLOG_PRIORITY}>${MONTHS[date.getMonth()]} ${day} ${time.join(":")}`;
     return `${header} procwire[${process.pid}]: ${line}`;
   }

@@ -1,7 +1,8 @@
+import { shellQuoteAll } from "../../base/text/printable-text.ts";
 import { isObject } from "../../base/type-guards.ts";
 import { REJECTED_BY_USER } from "../network/network-denial-compat.ts";
 import type { ApprovalAnswer, ApprovalRequest } from "../policy/approval.ts";
-import { approvalPrompt, formatPrefix } from "../policy/approval-prompt.ts";
+import { approvalPrompt } from "../policy/approval-prompt.ts";
 
 /** Choices of the user. Most clients display these texts. */
 const ONCE = "allow once";
@@ -17,7 +18,7 @@ export function toElicitationForm(request: ApprovalRequest) {
   const choices = network
     ? [ONCE, PROCESS, SESSION, ...(network.canRemember ? [ALWAYS] : []), REFUSE]
     : [ONCE, SESSION, ...(prefixRule ? [PREFIX] : []), REFUSE];
-  const prefix = prefixRule ? `\n"${PREFIX}" allows every command that begins with: ${formatPrefix(prefixRule)}` : "";
+  const prefix = prefixRule ? `\n"${PREFIX}" allows every command that begins with: ${shellQuoteAll(prefixRule)}` : "";
   return {
     mode: "form" as const,
     message: `${approvalPrompt(request)}${prefix}`,

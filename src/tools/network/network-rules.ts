@@ -1,6 +1,7 @@
 import { errorMessage } from "../../base/error-message.ts";
 import { isObject } from "../../base/type-guards.ts";
 import { intersectDomains, matchesDomain, parseDomainPattern } from "../../protocol/network/domain-pattern.ts";
+import { strictest } from "../policy/strictest.ts";
 
 export type NetworkVerdict = "allow" | "ask" | "deny";
 
@@ -198,12 +199,6 @@ function decideLayer({ fallback, allow, ask, deny, ports }: NetworkRules, host: 
   if (isListed(deny)) return "deny";
   if (isListed(ask)) return "ask";
   return isListed(allow) ? "allow" : fallback;
-}
-
-const STRICTNESS: Record<NetworkVerdict, number> = { allow: 0, ask: 1, deny: 2 };
-
-function strictest(a: NetworkVerdict, b: NetworkVerdict): NetworkVerdict {
-  return STRICTNESS[a] >= STRICTNESS[b] ? a : b;
 }
 
 /** Patterns of hosts that every layer allows, unless another list contains them. */

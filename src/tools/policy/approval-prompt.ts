@@ -1,4 +1,4 @@
-import { printableLine, shellQuote } from "../../base/text/printable-text.ts";
+import { printableLine, shellQuoteAll } from "../../base/text/printable-text.ts";
 import { formatTarget } from "../network/network-target.ts";
 import type { ApprovalRequest, NetworkApproval } from "./approval.ts";
 
@@ -9,7 +9,7 @@ import type { ApprovalRequest, NetworkApproval } from "./approval.ts";
 export function approvalPrompt(request: ApprovalRequest): string {
   const { cmd, argv, workdir, sandbox, shell, tty } = request;
   const sandboxText = sandbox === "none" ? "without a sandbox" : `in a ${sandbox} sandbox`;
-  const shellCommand = argv.slice(0, -1).map(shellQuote).join(" ");
+  const shellCommand = shellQuoteAll(argv.slice(0, -1));
   const lines = cmd.split("\n").map((line, index) => `  ${index === 0 ? "$" : ">"} ${printableLine(line)}`);
   return [
     request.network ? networkLine(request.network) : reasonLine(request),
@@ -17,11 +17,6 @@ export function approvalPrompt(request: ApprovalRequest): string {
     `  in ${printableLine(workdir)}, ${sandboxText}`,
     `  run by ${shellCommand}${shell === "other" ? " (NOT the usual shell)" : ""}${tty ? ", on a terminal" : ""}`,
   ].join("\n");
-}
-
-/** Formats a command prefix as shell words. */
-export function formatPrefix(prefix: readonly string[]): string {
-  return prefix.map(shellQuote).join(" ");
 }
 
 /** First line of a network prompt. The following lines show the command that waits for the answer. */

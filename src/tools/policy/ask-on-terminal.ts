@@ -1,10 +1,11 @@
 import { KeyedQueue } from "../../async/keyed-queue.ts";
 import { waitForTick } from "../../async/slices.ts";
+import { shellQuoteAll } from "../../base/text/printable-text.ts";
 import { checkOptions, oneOf, optionsOf, text } from "../../exec/options/option-schema.ts";
 import { readableKind, writableKind } from "../../exec/options/process-options.ts";
 import { REJECTED_BY_USER } from "../network/network-denial-compat.ts";
 import type { ApprovalAnswer, ApprovalPolicy, ApprovalRequest, NetworkApproval } from "./approval.ts";
-import { approvalPrompt, formatPrefix } from "./approval-prompt.ts";
+import { approvalPrompt } from "./approval-prompt.ts";
 import { discardPendingInput, LineReader, type TerminalInput } from "./line-reader.ts";
 
 export interface AskOnTerminalOptions {
@@ -71,7 +72,7 @@ function formatChoices({ prefixRule, network }: ApprovalRequest): string {
     const always = network.canRemember ? ", w = always (written to the rules file)" : "";
     return `y = just this once, c = for this command, a = for this session${always}, n = no:`;
   }
-  const prefix = prefixRule ? `, p = always when it begins with \`${formatPrefix(prefixRule)}\`` : "";
+  const prefix = prefixRule ? `, p = always when it begins with \`${shellQuoteAll(prefixRule)}\`` : "";
   return `y = yes, a = always this command${prefix}, n = no:`;
 }
 

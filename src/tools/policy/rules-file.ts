@@ -9,6 +9,7 @@ import { type NetworkRules, parseNetworkSection } from "../network/network-rules
 import type { ApprovalPolicy, ApprovalRequest } from "./approval.ts";
 import { analyzeCommand, type CommandAnalysis, type NestedCommand } from "./command-analysis.ts";
 import { hasPrefix } from "./shell-parser.ts";
+import { strictest } from "./strictest.ts";
 import { SHELLS } from "./wrapper-programs.ts";
 
 export type Decision = "allow" | "ask" | "refuse";
@@ -235,10 +236,4 @@ function decideCommand(rules: Rules, command: readonly string[], leavesSandbox: 
   return matching
     .map((rule) => (leavesSandbox && !rule.unsandboxed ? strictest(rule.decision, rules.unsandboxed) : rule.decision))
     .reduce(strictest);
-}
-
-const STRICTNESS: Record<Decision, number> = { allow: 0, ask: 1, refuse: 2 };
-
-function strictest(a: Decision, b: Decision): Decision {
-  return STRICTNESS[a] >= STRICTNESS[b] ? a : b;
 }

@@ -4,7 +4,7 @@ import type { JsonObject } from "../../../agent/api/response-events.ts";
 import { errorMessage } from "../../../base/error-message.ts";
 import { isObject } from "../../../base/type-guards.ts";
 import { UsageError } from "../../command.ts";
-import { parseCount } from "../parse-number.ts";
+import { parseAmount, parseCount } from "../parse-number.ts";
 
 /** Request flags that change the answers, so they are part of the job. */
 export const REQUEST_FLAGS = {
@@ -44,8 +44,8 @@ export function parseHeaders(lines: readonly string[]): Readonly<Record<string, 
 }
 
 function parseTemperature(text: string): number {
-  const value = Number(text);
-  if (text.trim() !== "" && value >= 0 && value <= 2) return value;
+  const value = parseAmount(text);
+  if (value !== null && value <= 2) return value;
   throw new UsageError(`invalid --temperature \`${text}\`; expected a number from 0 to 2`);
 }
 
