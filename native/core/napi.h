@@ -43,7 +43,10 @@ class HandleScope {
 class ValueRef {
  public:
   ValueRef() = default;
-  ValueRef(napi_env env, napi_value value) : env_(env) { NAPI_CHECK(napi_create_reference(env, value, 1, &ref_)); }
+  // Empty if the value is null, because a terminating worker could not read it.
+  ValueRef(napi_env env, napi_value value) : env_(env) {
+    if (value) NAPI_CHECK(napi_create_reference(env, value, 1, &ref_));
+  }
   ValueRef(ValueRef&& other) noexcept : env_(other.env_), ref_(std::exchange(other.ref_, nullptr)) {}
   ValueRef& operator=(ValueRef&& other) noexcept {
     reset();

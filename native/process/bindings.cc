@@ -1,4 +1,4 @@
-// N-API bindings of processes. `src/native/native-process.ts` is the only caller.
+// N-API bindings of processes, for `src/native/`.
 #include "process/bindings.h"
 
 #include <stddef.h>
@@ -51,9 +51,11 @@ napi_value spawn(napi_env env, napi_callback_info info) {
   request->persistentRecord = options.property("persistentRecord").string();
   const double maxOutputBytes = options.property("maxOutputBytes").number();
   if (maxOutputBytes < kMaxSafeInteger) request->maxOutputBytes = static_cast<uint64_t>(maxOutputBytes);
-  const uint64_t treeTag = request->treeTag = nextTreeTag(request->tagLimits);
-  request->onDone = options.property("onDone").ref();
   request->callbacks = {options.property("onOutput").ref(), options.property("onEvent").ref()};
+  request->onDone = options.property("onDone").ref();
+  // Read last: if it is missing, the worker terminates, and other options may be missing too.
+  if (!request->onDone) return nullptr;
+  const uint64_t treeTag = request->treeTag = nextTreeTag(request->tagLimits);
   startProcess(*call.loop(), std::move(request));
   return call.toValue(treeTag);
 }

@@ -1,15 +1,17 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { Worker } from "node:worker_threads";
+import { repetitions } from "../support/system/repetitions.ts";
 import { until } from "../support/system/until.ts";
 import { addon, NO_ADDON, processExists, startChild } from "./started.ts";
 
-const fixture = join(import.meta.dirname, "..", "fixtures", "native", "worker.ts");
+const fixtures = join(import.meta.dirname, "..", "fixtures", "native");
 
 function startWorker(runs: number, leaveRunning: number) {
-  const worker = new Worker(fixture, { workerData: { runs, leaveRunning } });
+  const worker = new Worker(join(fixtures, "worker.ts"), { workerData: { runs, leaveRunning } });
   const recorded = new Promise<{ right: number; left: number[] }>((resolve, reject) => {
     worker.once("message", resolve);
     worker.once("error", reject);
@@ -61,5 +63,13 @@ describe("the addon in worker threads", { skip: NO_ADDON }, () => {
     started.child.input.close();
     await started.close;
     assert.deepEqual(await started.exit, { type: "code", code: 0 });
+  });
+
+  test("keeps the process alive when a worker is terminated during a call", async () => {
+    for (let round = 0; round < repetitions(200); round++) {
+      const worker = new Worker(join(fixtures, "busy-worker.ts"));
+      await once(worker, "message");
+      assert.equal(await worker.terminate(), 1);
+    }
   });
 });
