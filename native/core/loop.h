@@ -15,11 +15,13 @@
 // and each route of a Socket holds one to its Child. `release` frees the object with the last reference.
 //
 // - Threads: Loop, LoopObject, BlockPool and all N-API values belong to the thread of their environment. Spawner
-// threads and the wait thread touch only SpawnRequest and Mailbox; a request has one owner at a time. Process cgroups,
+// threads and the wait thread touch only SpawnRequest and Mailbox, threads of a JobQueue only Job and Mailbox; requests
+// and jobs have one owner at a time. A job uses memory of JavaScript only within `Mailbox::whileOpen`. Process cgroups,
 // the supervisor channel and the pipe budget are process-wide and locked or atomic.
 //
-// - Shutdown: the cleanup hook destroys all objects, then closes the libuv handles; the last close callback deletes the
-// loop. Mail that arrives later is discarded by its Mailbox.
+// - Shutdown: the cleanup hook closes the Mailbox, which waits for jobs that use memory of JavaScript. It destroys all
+// objects, then closes the libuv handles; the last close callback deletes the loop. The Mailbox discards mail that
+// arrives later.
 #ifndef PROCWIRE_CORE_LOOP_H
 #define PROCWIRE_CORE_LOOP_H
 

@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 
 #include "core/uv-declarations.h"
 
@@ -45,7 +46,15 @@ class Mailbox {
     return drained;
   }
 
+  // Runs work that uses memory of JavaScript, unless the loop has shut down. `close` waits for it.
+  template <class Work>
+  void whileOpen(Work work) {
+    std::shared_lock<std::shared_mutex> working(workMutex_);
+    if (open_) work();
+  }
+
   void close() {
+    std::lock_guard<std::shared_mutex> working(workMutex_);
     std::lock_guard<std::mutex> sending(sendMutex_);
     std::lock_guard<std::mutex> lock(mutex_);
     open_ = false;
@@ -54,7 +63,8 @@ class Mailbox {
   }
 
  private:
-  std::mutex sendMutex_;  // `open_` and the use of `async_`; locked before `mutex_`
+  std::shared_mutex workMutex_;  // locked before `sendMutex_`
+  std::mutex sendMutex_;         // `open_` and the use of `async_`; locked before `mutex_`
   bool open_ = true;
   void* async_;
   std::mutex mutex_;  // `finished_`

@@ -336,7 +336,9 @@ class ScanJob : public Job {
   ScanLimits limits;
   ScanResult result;
 
-  void run() override { result = scanMessage(message.data, message.length, limits); }
+  void run() override {
+    mailbox->whileOpen([this] { result = scanMessage(message.data, message.length, limits); });
+  }
   void fail(int) override { run(); }
 
   // `src/native/addon.ts` declares the result as NativeScanResult.
