@@ -1,4 +1,4 @@
-// N-API bindings of sockets and byte codecs. `src/native/native-sockets.ts` is the only caller.
+// N-API bindings of sockets and byte codecs, for `src/native/`.
 #include "net/bindings.h"
 
 #include <errno.h>

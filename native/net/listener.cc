@@ -65,11 +65,11 @@ double peerUid(int fd, const struct sockaddr_storage& address) {
   return peer.uid;
 }
 
-// Returns the length of the address, or 0 if the path is too long.
+// Returns the length of the address, or 0 if the path is empty, too long or has a zero byte.
 socklen_t toUnixAddress(const std::string& path, struct sockaddr_un& address) {
   address = {};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return 0;
+  if (path.empty() || path.size() >= sizeof address.sun_path || path.find('\0') != std::string::npos) return 0;
   memcpy(address.sun_path, path.data(), path.size());
   return static_cast<socklen_t>(offsetof(struct sockaddr_un, sun_path) + path.size() + 1);
 }

@@ -15,7 +15,7 @@ UniqueFd listenTcp(const std::string& host, int port, int backlog);
 UniqueFd listenUnix(const std::string& path, int backlog);
 
 // Returns a non-blocking socket that is connected or still connecting. Empty, with errno set, on a failure: 0 if `host`
-// is a name or too long a path. Port -1: `host` is the path of a Unix socket.
+// is a name or an invalid path. Port -1: `host` is the path of a Unix socket.
 UniqueFd connectStream(const std::string& host, int port);
 // Returns a non-blocking datagram socket that sends to this path. Empty, with errno set, if there is no receiver.
 UniqueFd connectDatagram(const std::string& path);

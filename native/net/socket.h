@@ -1,7 +1,7 @@
-// One connection of a server, or of a client to the command that connects it.
+// One connection of a server, or of a client.
 //
 // The descriptor of a server is an accepted socket. A bridge can replace it by two descriptors (stdio-transfer.h). A
-// client has a socket, or two descriptors: the stdout and the stdin of its command.
+// client has a socket, or two descriptors: the stdout and the stdin of the command that connects it.
 // Initially it passes bytes through in both directions. After the upgrade it sends and receives WebSocket frames and
 // handles direct input without JavaScript: a `process/write` for a routed child is written to the child's input. Whole
 // messages are emitted as such. All other frames (fragments, control frames, oversized and invalid ones) are

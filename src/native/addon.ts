@@ -298,7 +298,7 @@ export class NativeAddon {
   /** Returns a socket of a client that reads `input` and writes `output`, which it duplicates; or an errno. */
   readonly openClientSocket!: (input: number, output: number) => NativeSocket | number;
   /**
-   * Returns a socket of a client, which may still be connecting; or an errno, 0 if `host` is a name or too long a path.
+   * Returns a socket of a client, which may still be connecting; or an errno, 0 if `host` is a name or an invalid path.
    * Port -1: `host` is the path of a Unix socket.
    */
   readonly connectSocket!: (host: string, port: number) => NativeSocket | number;

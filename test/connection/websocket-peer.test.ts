@@ -64,6 +64,16 @@ function collector(connection: Connection, count: number): Promise<ConnectionEve
   return promise;
 }
 
+/** A server whose upgrade response is followed by `frames` in the same packet. */
+class UpgradeServer {
+  frames: Buffer = Buffer.alloc(0);
+  readonly server = createHttpServer().on("upgrade", (request, socket) => {
+    const accept = websocketAcceptKey(request.headers["sec-websocket-key"] ?? "");
+    const head = `HTTP/1.1 101 Switching Protocols\r\nsec-websocket-accept: ${accept}\r\n\r\n`;
+    socket.end(Buffer.concat([Buffer.from(head), this.frames]));
+  });
+}
+
 const methodsOf = (events: ConnectionEvent[]) =>
   events.map((event) =>
     event.type === "message" && event.message.type === "notification" ? event.message.method : event.type,
@@ -155,6 +165,27 @@ for (const kind of ["node", "native"] as const)
       await assert.rejects(connectWebSocket({ url: `ws://127.0.0.1:${port}/`, codec }), /wrong sec-websocket-accept/);
     });
 
+    test("disconnects from a server that sends an invalid frame with the upgrade response", async () => {
+      const upgrade = new UpgradeServer();
+      closers.push(() => upgrade.server.close());
+      const url = `ws://127.0.0.1:${await listenOn(upgrade.server)}/`;
+      const valid = Buffer.concat([Buffer.of(0x81, 14), Buffer.from(asJson("a"))]);
+      for (const [frame, problem] of [
+        [[0x81, 0x82, 1, 2, 3, 4, 5, 6], /must not be masked$/],
+        [[0x81, 127, 255, 255, 255, 255, 255, 255, 255, 255], /message is larger than/],
+        [[0x82, 127, 127, 255, 255, 255, 255, 255, 255, 255], /message is larger than/],
+        [[0x80, 1, 65], /unexpected continuation frame$/],
+        [[0x81, 2, 0xff, 0xfe], /text is not UTF-8$/],
+      ] as const) {
+        upgrade.frames = Buffer.concat([valid, Buffer.from(frame)]);
+        const connection = await connectWebSocket({ url, codec });
+        const [first, second] = await collector(connection, 2);
+        assert.equal(first?.type, "message");
+        assert.ok(second?.type === "disconnected");
+        assert.match(second.reason ?? "", problem);
+      }
+    });
+
     test("times out on a server that never responds", async () => {
       const silent = createServer((socket) => closers.push(() => socket.destroy()));
       const port = await listenOn(silent);
@@ -178,6 +209,17 @@ for (const kind of ["node", "native"] as const)
           code,
           syscall: "connect",
         });
+    });
+
+    test("rejects the path of a Unix socket with a zero byte", async () => {
+      const directory = mkdtempSync(join(tmpdir(), "procwire-client-"));
+      closers.push(() => rmSync(directory, { recursive: true }));
+      const path = join(directory, "socket");
+      const other = createServer((socket) => void socket.end());
+      other.listen(path);
+      await once(other, "listening");
+      closers.push(() => other.close());
+      await assert.rejects(connectWebSocket({ url: `unix://${path}\0suffix`, codec }), { code: "EINVAL" });
     });
 
     test("connects to a host name and to a Unix socket", async () => {
