@@ -94,10 +94,11 @@ void Child::begin() {
 }
 
 // Read when it is needed, or when the response to the start was sent: it takes longer than all other bookkeeping of a
-// start. Until the process is reaped, no other process gets its pid.
+// start. Until the process is reaped, no other process gets its pid. The supervisor reaps a persistent process at any
+// time, so only the spawner thread reads its start time.
 uint64_t Child::startTime() {
   ProcessEntry entry;
-  if (startTime_ == 0 && !reaped_ && readEntry(pid_, entry)) startTime_ = entry.startTime;
+  if (startTime_ == 0 && !reaped_ && !segment_ && readEntry(pid_, entry)) startTime_ = entry.startTime;
   return startTime_;
 }
 
