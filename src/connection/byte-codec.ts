@@ -2,7 +2,10 @@ import type { ParsedMessage } from "../protocol/envelope.ts";
 import type { ListenAddress } from "./accepted-socket.ts";
 import type { ClientSocket, CommandStdio, FrameSocket } from "./frame-socket.ts";
 
-/** The byte operations of the hot path. The native addon has a faster implementation than `nodeByteCodec`. */
+/**
+ * The byte operations of the hot path, and the sockets of a client. The native addon implements all of them, and faster
+ * than `nodeByteCodec`, which has no sockets.
+ */
 export interface ByteCodec {
   /** Writes `source` as base64 into `target` at `offset`; returns the number of bytes written. */
   base64Encode(source: Uint8Array, target: Uint8Array, offset: number): number;
