@@ -18,6 +18,8 @@ function findRemedy(error: Error, url: string): string | null {
   if (UNKNOWN_SIGNER.has(code))
     return `the issuer of the server's certificate is not trusted (${code}); pass the CA certificate, or the server's own if it is self-signed, with \`--tls-ca FILE\` (tlsCa)`;
   const reason = "reason" in error ? String(error.reason) : error.message;
+  // Only a server that speaks TLS sends an alert.
+  if (code.startsWith("ERR_SSL_") && code.includes("_ALERT_")) return `TLS failed: ${reason}`;
   if (code === "EPROTO" || code.startsWith("ERR_SSL_"))
     return `TLS failed: ${reason}; if the server does not speak TLS, use ws://, or start it with --tls-cert and --tls-key`;
   switch (code) {

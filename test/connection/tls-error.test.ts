@@ -11,6 +11,11 @@ describe("explainTlsError", () => {
     assert.match(explain("wss://h", { code: "EPROTO" }), /^wss:\/\/h: TLS failed: text; .* use ws:/);
   });
 
+  test("suggests no ws:// if the server rejected the handshake by TLS", () => {
+    const fields = { code: "ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED", reason: "tlsv13 alert certificate required" };
+    assert.equal(explain("wss://h", fields), "wss://h: TLS failed: tlsv13 alert certificate required");
+  });
+
   test("suggests wss:// only for a closed connection to a ws:// URL", () => {
     assert.equal(explain("ws://h", { code: "ECONNRESET" }), "ws://h: text; if the server speaks TLS, use wss://");
     assert.equal(explain("wss://h", { code: "ECONNRESET" }), "text");
