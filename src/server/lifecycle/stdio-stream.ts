@@ -12,7 +12,10 @@ export function standardStream(fd: 1 | 2): NodeJS.WriteStream {
   return stream;
 }
 
-/** Writes a line to a standard stream, without loading Node's stream module if possible. Drops it after the reader closed the stream. */
+/**
+ * Writes a line to a standard stream, without loading Node's stream module if possible. No-op after the reader closed the
+ * stream.
+ */
 export function writeStandardLine(fd: 1 | 2, line: string): void {
   writeStandard(fd, `${line}\n`, () => standardStream(fd));
 }
