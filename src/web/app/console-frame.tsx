@@ -4,6 +4,7 @@ import type { ExecServerClient } from "../../client/browser.ts";
 import { AccessPage } from "../access/access-page.tsx";
 import { Alert } from "../components/alert.tsx";
 import { Menu } from "../components/menu.tsx";
+import { TextField } from "../components/text-field.tsx";
 import { DevicesPage } from "../devices/devices-page.tsx";
 import { JobPage } from "../jobs/job-page.tsx";
 import { JobsPage } from "../jobs/jobs-page.tsx";
@@ -115,15 +116,9 @@ function SignIn({ problem, onToken }: { problem: string | null; onToken: (token:
         works once, within 15 minutes.
       </p>
       <form onSubmit={handleSubmit(() => token.trim() !== "" && onToken(token.trim()))}>
-        <label>
+        <TextField type="password" autocomplete="off" value={token} onValue={setToken}>
           Token
-          <input
-            type="password"
-            autocomplete="off"
-            value={token}
-            onInput={(event) => setToken(event.currentTarget.value)}
-          />
-        </label>
+        </TextField>
         <button type="submit" class="primary">
           Sign in
         </button>

@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { RowListing, RowsQuery } from "../../protocol/console/console-job-schemas.ts";
 import { FAILURE_NAMES } from "../app/job-state.ts";
+import { TextField } from "../components/text-field.tsx";
 
 /** Debounce time of the filter input. */
 const DEBOUNCE_MS = 250;
@@ -49,15 +50,9 @@ export function RowFilter({
           onValue={setClass}
         />
       )}
-      <label>
+      <TextField type="search" placeholder="Search cells, results and errors" value={text} onValue={setText}>
         Text
-        <input
-          type="search"
-          placeholder="Search cells, results and errors"
-          value={text}
-          onInput={(event) => setText(event.currentTarget.value)}
-        />
-      </label>
+      </TextField>
     </form>
   );
 }

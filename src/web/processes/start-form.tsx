@@ -4,6 +4,7 @@ import type { ExecServerClient } from "../../client/browser.ts";
 import { handleSubmit } from "../app/handle-submit.ts";
 import { toHref } from "../app/route.ts";
 import { Alert } from "../components/alert.tsx";
+import { TextField } from "../components/text-field.tsx";
 import { startDetached } from "./start-process.ts";
 
 /** Starts a command or a shell, and opens its page. */
@@ -23,18 +24,17 @@ export function StartForm({ client }: { client: ExecServerClient }) {
   };
   return (
     <form class="start" onSubmit={handleSubmit(() => void start())}>
-      <label>
+      <TextField
+        class="command"
+        value={command}
+        placeholder="Command (empty: a shell)"
+        autocomplete="off"
+        autocapitalize="off"
+        spellcheck={false}
+        onValue={setCommand}
+      >
         <span class="hidden">Command (empty: a shell)</span>
-        <input
-          class="command"
-          value={command}
-          placeholder="Command (empty: a shell)"
-          autocomplete="off"
-          autocapitalize="off"
-          spellcheck={false}
-          onInput={(event) => setCommand(event.currentTarget.value)}
-        />
-      </label>
+      </TextField>
       <button type="submit" class="primary" disabled={isStarting}>
         Start
       </button>
