@@ -1,7 +1,7 @@
 import type { ParseArgsConfig, parseArgs } from "node:util";
 import { type HelpPage, renderHelp } from "./help/help-page.ts";
 import type { CommandWords } from "./help/summaries.ts";
-import { parseOptions } from "./options/parse-options.ts";
+import { parseOptions, subcommandError } from "./options/parse-options.ts";
 import type { Candidate, CompletedWords } from "./support/candidates.ts";
 import { UsageError } from "./usage-error.ts";
 
@@ -24,8 +24,6 @@ export interface Command {
 }
 
 export interface CommandDefinition<O extends OptionTable> {
-  readonly name: CommandWords;
-  readonly help: HelpPage;
   readonly options: O;
   /** Whether the command accepts positional arguments. Default: true. */
   readonly takesArguments?: boolean;
@@ -46,8 +44,12 @@ export type PartialValues<O extends OptionTable> = {
 const HELP_OPTION = { help: { type: "boolean", short: "h" } } as const;
 
 /** Defines a command from its options and its help page. */
-export function defineCommand<const O extends OptionTable>(definition: CommandDefinition<O>): Command {
-  const { name, help, options, takesArguments = true, complete, completeValue } = definition;
+export function defineCommand<const O extends OptionTable>(
+  name: CommandWords,
+  help: HelpPage,
+  definition: CommandDefinition<O>,
+): Command {
+  const { options, takesArguments = true, complete, completeValue } = definition;
   return {
     name,
     help,
@@ -66,14 +68,37 @@ export function defineCommand<const O extends OptionTable>(definition: CommandDe
 
 /** Defines a command that parses its own arguments. `parse` returns null to print the help. */
 export function defineParsedCommand<T>(
-  definition: Omit<Command, "run"> & { parse(argv: string[]): T | null; run(options: T): Promise<number> },
+  name: CommandWords,
+  help: HelpPage,
+  definition: Omit<Command, "name" | "help" | "run"> & {
+    parse(argv: string[]): T | null;
+    run(options: T): Promise<number>;
+  },
 ): Command {
   const { parse, run, ...rest } = definition;
   return {
     ...rest,
+    name,
+    help,
     async run(argv) {
       const options = parse(argv);
-      return options === null ? printHelp(rest.name, rest.help) : run(options);
+      return options === null ? printHelp(name, help) : run(options);
+    },
+  };
+}
+
+/** Defines a command that consists of subcommands. */
+export function defineSubcommands(name: CommandWords, help: HelpPage, commands: Record<string, Command>): Command {
+  return {
+    name,
+    help,
+    options: {},
+    subcommands: Object.fromEntries(Object.entries(commands).map(([verb, command]) => [verb, async () => command])),
+    async run([verb, ...rest]) {
+      if (verb === "--help" || verb === "-h") return printHelp(name, help);
+      const command = verb !== undefined && Object.hasOwn(commands, verb) ? commands[verb] : undefined;
+      if (!command) throw subcommandError(verb, Object.keys(commands));
+      return command.run(rest);
     },
   };
 }

@@ -6,7 +6,7 @@ import { type Command, singleArgument } from "../command.ts";
 import type { HelpPage } from "../help/help-page.ts";
 import { DEFAULT_DETACH_KEY, parseDetachKey } from "../options/detach-key.ts";
 import { defineServerCommand, openClient } from "../server-command.ts";
-import { findProcess, HANDLE_HELP } from "../support/find-process.ts";
+import { findProcess } from "../support/find-process.ts";
 import { forceExit } from "../support/forced-exit.ts";
 import { runAttached } from "../terminal/attached-terminal.ts";
 import { localTerminalSize } from "../terminal/raw-terminal.ts";
@@ -26,7 +26,6 @@ const HELP: HelpPage = {
       ],
     ],
   },
-  notes: HANDLE_HELP,
   examples: [
     ["procwire attach k3v7q2m9", "drive a process by its handle"],
     ["procwire attach --view k3v7", "watch it; an unambiguous prefix is enough"],
@@ -37,9 +36,7 @@ const HELP: HelpPage = {
 /** Exit code if no server is reachable or the connection is lost; the same as for `procwire run`. */
 const NO_SERVER = 125;
 
-export const command: Command = defineServerCommand({
-  name: "attach",
-  help: HELP,
+export const command: Command = defineServerCommand("attach", HELP, {
   ids: { includesExited: false },
   options: { view: { type: "boolean" }, "detach-key": { type: "string" } },
 

@@ -71,9 +71,7 @@ const HELP: HelpPage = {
   ],
 };
 
-export const command: Command = defineCommand({
-  name: "completion",
-  help: HELP,
+export const command: Command = defineCommand("completion", HELP, {
   options: {},
   complete: async ({ positionals }) =>
     positionals.length > 0 ? [] : Object.keys(SCRIPTS).map((word) => ({ word, description: `script for ${word}` })),

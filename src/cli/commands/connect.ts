@@ -37,9 +37,7 @@ const HELP: HelpPage = {
   ],
 };
 
-export const command: Command = defineCommand({
-  name: "connect",
-  help: HELP,
+export const command: Command = defineCommand("connect", HELP, {
   options: { "idle-exit": { type: "string" } },
 
   async run(values, [url, ...more]) {

@@ -43,9 +43,7 @@ const INTERRUPTED = 130;
 /** One SOURCE or DESTINATION argument. */
 type CopyArgument = { type: "stream" } | { type: "local"; path: string } | { type: "remote"; path: string };
 
-export const command: Command = defineServerCommand({
-  name: "cp",
-  help: HELP,
+export const command: Command = defineServerCommand("cp", HELP, {
   options: {
     links: { type: "string" },
     checksum: { type: "boolean" },

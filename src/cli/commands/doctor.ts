@@ -35,9 +35,7 @@ interface CheckResult {
   fix?: string;
 }
 
-export const command: Command = defineCommand({
-  name: "doctor",
-  help: HELP,
+export const command: Command = defineCommand("doctor", HELP, {
   options: { json: { type: "boolean" } },
   takesArguments: false,
 

@@ -36,17 +36,13 @@ import { InterruptedError, runInterruptible } from "../support/interruptible-run
 
 const run = (options: ExecOptions) => runInterruptible((signal) => runExec(options, signal));
 
-const resume: Command = defineParsedCommand({
-  name: "exec resume",
-  help: EXEC_RESUME_HELP,
+const resume: Command = defineParsedCommand("exec resume", EXEC_RESUME_HELP, {
   options: { ...EXEC_FLAGS, ...RESUME_FLAGS },
   parse: (argv) => parseExecOptions(["resume", ...argv]),
   run,
 });
 
-const turn: Command = defineParsedCommand({
-  name: "exec",
-  help: EXEC_HELP,
+const turn: Command = defineParsedCommand("exec", EXEC_HELP, {
   options: EXEC_FLAGS,
   parse: parseExecOptions,
   run,

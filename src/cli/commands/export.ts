@@ -4,7 +4,7 @@ import { type Command, UsageError } from "../command.ts";
 import type { HelpPage } from "../help/help-page.ts";
 import { CAST_OPTIONS, CAST_ROWS, openCastFile, parseCastFormat } from "../options/cast-format.ts";
 import { defineServerCommand, openClient } from "../server-command.ts";
-import { findProcess, HANDLE_HELP } from "../support/find-process.ts";
+import { findProcess } from "../support/find-process.ts";
 import { gapMessage } from "../terminal/process-output.ts";
 
 const HELP: HelpPage = {
@@ -20,7 +20,6 @@ const HELP: HelpPage = {
       ],
     ],
   },
-  notes: HANDLE_HELP,
   examples: [
     ["procwire export k3v7q2m9 build.cast", "write the output to a file"],
     ["procwire export --format asciicast-v2 api session.cast", "for asciinema 2"],
@@ -28,9 +27,7 @@ const HELP: HelpPage = {
   ],
 };
 
-export const command: Command = defineServerCommand({
-  name: "export",
-  help: HELP,
+export const command: Command = defineServerCommand("export", HELP, {
   ids: { includesExited: true },
   options: { ...CAST_OPTIONS, input: { type: "boolean" } },
 

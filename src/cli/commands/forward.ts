@@ -51,9 +51,7 @@ interface PlannedForward {
   opened?: ForwardedPort;
 }
 
-export const command: Command = defineServerCommand({
-  name: "forward",
-  help: HELP,
+export const command: Command = defineServerCommand("forward", HELP, {
   options: {
     local: { type: "string", short: "L", multiple: true },
     reverse: { type: "string", short: "R", multiple: true },

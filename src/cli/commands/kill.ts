@@ -4,7 +4,7 @@ import { printableText } from "../../base/text/printable-text.ts";
 import { type Command, UsageError } from "../command.ts";
 import type { HelpPage } from "../help/help-page.ts";
 import { defineServerCommand, openClient } from "../server-command.ts";
-import { HANDLE_HELP, selectProcess } from "../support/find-process.ts";
+import { selectProcess } from "../support/find-process.ts";
 
 /** Time between SIGTERM and SIGKILL. */
 const GRACE_MS = 5000;
@@ -14,7 +14,6 @@ const HELP: HelpPage = {
   details: `Ends process trees: SIGTERM, then SIGKILL after ${GRACE_MS / 1000} s. With --signal, sends only that signal. An
     unknown ID is reported, and the other processes are ended; the exit code is then 1.`,
   options: { Signal: [["-s, --signal NAME", "signal to send instead, for example SIGUSR1, TERM or 9"]] },
-  notes: HANDLE_HELP,
   examples: [
     ["procwire kill k3v7q2m9", "end a process and its descendants"],
     ["procwire kill api k3v7", "end several processes, one of them by its name"],
@@ -22,9 +21,7 @@ const HELP: HelpPage = {
   ],
 };
 
-export const command: Command = defineServerCommand({
-  name: "kill",
-  help: HELP,
+export const command: Command = defineServerCommand("kill", HELP, {
   ids: { includesExited: false, isRepeatable: true },
   options: { signal: { type: "string", short: "s" } },
 

@@ -7,7 +7,7 @@ import type { HelpPage } from "../help/help-page.ts";
 import { parseSince } from "../options/parse-duration.ts";
 import { parseCount } from "../options/parse-number.ts";
 import { defineServerCommand, openClient } from "../server-command.ts";
-import { findProcess, HANDLE_HELP } from "../support/find-process.ts";
+import { findProcess } from "../support/find-process.ts";
 import { forceExit } from "../support/forced-exit.ts";
 import { LineFilter, LineTimestamps, type LoggedChunk, lastLines } from "../support/log-lines.ts";
 import { gapMessage, ProcessOutput } from "../terminal/process-output.ts";
@@ -24,7 +24,6 @@ const HELP: HelpPage = {
       ["-g, --grep PATTERN", "print only lines that match this regular expression, before --tail counts them"],
     ],
   },
-  notes: HANDLE_HELP,
   examples: [
     ["procwire logs api", "print the retained output"],
     ["procwire logs --follow --tail 100 --timestamps api", "the last 100 lines, then new output, with times"],
@@ -32,9 +31,7 @@ const HELP: HelpPage = {
   ],
 };
 
-export const command: Command = defineServerCommand({
-  name: "logs",
-  help: HELP,
+export const command: Command = defineServerCommand("logs", HELP, {
   ids: { includesExited: true },
   options: {
     follow: { type: "boolean", short: "f" },

@@ -21,10 +21,10 @@ import {
 } from "../options/mcp-http-options.ts";
 import {
   asksAboutNetwork,
-  NETWORK_OPTIONS,
   NETWORK_ROWS,
   networkFromFlags,
   parseNetworkFlag,
+  SANDBOX_OPTIONS,
 } from "../options/network-options.ts";
 
 const HELP: HelpPage = {
@@ -62,9 +62,7 @@ const HELP: HelpPage = {
   ],
 };
 
-export const command: Command = defineCommand({
-  name: "mcp",
-  help: HELP,
+export const command: Command = defineCommand("mcp", HELP, {
   options: {
     ...HTTP_OPTIONS,
     ...ENVIRONMENT_OPTIONS,
@@ -72,10 +70,7 @@ export const command: Command = defineCommand({
     ...ATTACHABLE_OPTIONS,
     cwd: { type: "string" },
     shell: { type: "string" },
-    sandbox: { type: "string", default: "none" },
-    writable: { type: "string", multiple: true },
-    ...NETWORK_OPTIONS,
-    rules: { type: "string" },
+    ...SANDBOX_OPTIONS,
     ask: { type: "boolean" },
     ...AUDIT_OPTIONS,
   },

@@ -9,7 +9,7 @@ import { outputColumns, writeStandardOutput } from "../../server/lifecycle/stdio
 import type { Command } from "../command.ts";
 import type { HelpPage } from "../help/help-page.ts";
 import { defineServerCommand, openClient } from "../server-command.ts";
-import { HANDLE_HELP, selectProcess } from "../support/find-process.ts";
+import { selectProcess } from "../support/find-process.ts";
 import { forceExit } from "../support/forced-exit.ts";
 import { parseProcessFilter } from "../support/process-filter.ts";
 
@@ -34,7 +34,7 @@ const HELP: HelpPage = {
     ],
   },
   notes: `Filter keys: name and command (a part of the text), label (KEY or KEY=VALUE), state (running or exited), owner and
-    lifetime. A process must match all labels, and one value of each other key. ${HANDLE_HELP}`,
+    lifetime. A process must match all labels, and one value of each other key.`,
   examples: [
     ["procwire ps", "running processes of the server that `procwire start` runs"],
     ["procwire ps --all --json --filter label=team=x", "for programs, with exited processes"],
@@ -42,9 +42,7 @@ const HELP: HelpPage = {
   ],
 };
 
-export const command: Command = defineServerCommand({
-  name: "ps",
-  help: HELP,
+export const command: Command = defineServerCommand("ps", HELP, {
   ids: { includesExited: true, isRepeatable: true },
   options: {
     all: { type: "boolean", short: "a" },

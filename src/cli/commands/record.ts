@@ -47,9 +47,7 @@ const HELP: HelpPage = {
   ],
 };
 
-export const command: Command = defineCommand({
-  name: "record",
-  help: HELP,
+export const command: Command = defineCommand("record", HELP, {
   options: {
     ...CONNECT_OPTIONS,
     ...ENVIRONMENT_OPTIONS,

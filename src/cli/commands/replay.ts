@@ -9,7 +9,7 @@ import { type Command, singleArgument } from "../command.ts";
 import type { HelpPage } from "../help/help-page.ts";
 import { parsePositive } from "../options/parse-number.ts";
 import { defineServerCommand, openClient } from "../server-command.ts";
-import { findProcess, HANDLE_HELP } from "../support/find-process.ts";
+import { findProcess } from "../support/find-process.ts";
 import { forceExit } from "../support/forced-exit.ts";
 import { runInterruptible } from "../support/interruptible-run.ts";
 import { OutputPipe } from "../terminal/process-output.ts";
@@ -24,7 +24,6 @@ const HELP: HelpPage = {
       ["--idle-limit SECONDS", "shorten longer pauses to SECONDS (default: as the recording says)"],
     ],
   },
-  notes: HANDLE_HELP,
   examples: [
     ["procwire replay build.cast", "play a file"],
     ["procwire replay --speed 4 --idle-limit 1 build.cast", "four times as fast, without long pauses"],
@@ -32,9 +31,7 @@ const HELP: HelpPage = {
   ],
 };
 
-export const command: Command = defineServerCommand({
-  name: "replay",
-  help: HELP,
+export const command: Command = defineServerCommand("replay", HELP, {
   ids: { includesExited: true },
   options: { speed: { type: "string" }, "idle-limit": { type: "string" } },
 

@@ -18,7 +18,7 @@ import { CONNECT_OPTIONS, connectTo, requireServerUrl, resolveServerUrl } from "
 import { ENVIRONMENT_OPTIONS, ENVIRONMENT_ROWS, secretFilterFromFlags } from "../options/environment-options.ts";
 import { DEFAULT_ESCAPE_KEY, parseEscapeKey } from "../options/escape-key.ts";
 import { NAME_OPTIONS, NAME_ROWS, parseNameOptions } from "../options/name-options.ts";
-import { NETWORK_OPTIONS, NETWORK_ROWS } from "../options/network-options.ts";
+import { NETWORK_ROWS, SANDBOX_OPTIONS } from "../options/network-options.ts";
 import { parsePositive } from "../options/parse-number.ts";
 import { parseOptions } from "../options/parse-options.ts";
 import { splitOptionsAndCommand } from "../options/split-command.ts";
@@ -74,10 +74,7 @@ const OPTIONS = {
   ...CONNECT_OPTIONS,
   ...ENVIRONMENT_OPTIONS,
   ...NAME_OPTIONS,
-  ...NETWORK_OPTIONS,
-  sandbox: { type: "string" },
-  rules: { type: "string" },
-  writable: { type: "string", multiple: true },
+  ...SANDBOX_OPTIONS,
   tty: { type: "boolean", short: "t" },
   interactive: { type: "boolean", short: "i" },
   "escape-key": { type: "string" },
@@ -94,9 +91,7 @@ const OPTIONS = {
 
 type RunValues = PartialValues<typeof OPTIONS>;
 
-export const command: Command = defineParsedCommand({
-  name: "run",
-  help: HELP,
+export const command: Command = defineParsedCommand("run", HELP, {
   options: OPTIONS,
   parse(args) {
     const options = { ...OPTIONS, help: { type: "boolean", short: "h" } } as const;

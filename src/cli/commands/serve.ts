@@ -11,9 +11,7 @@ const STDIO_HINT =
   "procwire serve: waiting for JSON-RPC messages on stdin, which is this terminal; Ctrl-D ends the server.\n" +
   "`procwire start` serves on ws://127.0.0.1:7070, `procwire serve --listen URL` on another address.";
 
-export const command: Command = defineParsedCommand({
-  name: "serve",
-  help: SERVE_HELP,
+export const command: Command = defineParsedCommand("serve", SERVE_HELP, {
   options: SERVE_FLAGS,
   parse: parseServeOptions,
 

@@ -40,9 +40,7 @@ const HELP: HelpPage = {
   ],
 };
 
-export const command: Command = defineParsedCommand({
-  name: "start",
-  help: HELP,
+export const command: Command = defineParsedCommand("start", HELP, {
   options: OPTIONS,
   parse: (argv) => (argv.includes("--help") || argv.includes("-h") ? null : { wsAuth: chooseAuth(argv) }),
 

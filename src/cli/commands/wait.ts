@@ -6,7 +6,7 @@ import { type Command, UsageError } from "../command.ts";
 import type { HelpPage } from "../help/help-page.ts";
 import { parsePositive } from "../options/parse-number.ts";
 import { defineServerCommand, openClient } from "../server-command.ts";
-import { HANDLE_HELP, selectProcess } from "../support/find-process.ts";
+import { selectProcess } from "../support/find-process.ts";
 
 const HELP: HelpPage = {
   usage: ["[OPTIONS] ID..."],
@@ -14,7 +14,6 @@ const HELP: HelpPage = {
     server. With one ID, exits with the exit code of the process. With several, prints ID and exit code of each process when
     it exits, and exits with the first exit code other than 0, in the order of the IDs.`,
   options: { Waiting: [["--timeout SECONDS", "stop waiting after SECONDS (exit code 124)"]] },
-  notes: HANDLE_HELP,
   examples: [
     ["procwire wait api", "wait for a process and exit with its exit code"],
     ["procwire wait --timeout 600 unit-tests lint", "wait for two processes, at most ten minutes"],
@@ -25,9 +24,7 @@ const HELP: HelpPage = {
 
 const ExitCode = { timedOut: 124, failed: 125 } as const;
 
-export const command: Command = defineServerCommand({
-  name: "wait",
-  help: HELP,
+export const command: Command = defineServerCommand("wait", HELP, {
   ids: { includesExited: true, isRepeatable: true },
   options: { timeout: { type: "string" } },
 

@@ -21,7 +21,7 @@ export interface HelpPage {
   /** Whether the command has connection options; `notes` are the differences from those of other commands. */
   readonly connection?: boolean;
   /** Paragraphs below the options. */
-  readonly notes?: string;
+  readonly notes?: string | undefined;
   /** At least three. */
   readonly examples: readonly HelpExample[];
   readonly exitCodes?: string;

@@ -19,6 +19,14 @@ export const NETWORK_OPTIONS = {
   credential: { type: "string", multiple: true },
 } as const;
 
+/** Options for a sandbox and its network. */
+export const SANDBOX_OPTIONS = {
+  ...NETWORK_OPTIONS,
+  sandbox: { type: "string" },
+  writable: { type: "string", multiple: true },
+  rules: { type: "string" },
+} as const;
+
 /** Help of `NETWORK_OPTIONS`. */
 export const NETWORK_ROWS: readonly HelpRow[] = [
   [

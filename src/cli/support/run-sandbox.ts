@@ -17,22 +17,19 @@ import { credentialsFromFlags } from "../options/credential-options.ts";
 import { parseSandbox } from "../options/host-options.ts";
 import {
   asksAboutNetwork,
-  type NETWORK_OPTIONS,
   networkFromFlags,
   parseNetworkFlag,
+  type SANDBOX_OPTIONS,
 } from "../options/network-options.ts";
 import { openRunPrompt } from "../terminal/run-prompt.ts";
 
 const OPTIONS = {
-  sandbox: { type: "string" },
-  writable: { type: "string", multiple: true },
   detach: { type: "boolean" },
   user: { type: "string" },
   connect: { type: "string" },
-  rules: { type: "string" },
 } as const;
 
-type RunSandboxValues = PartialValues<typeof OPTIONS & typeof NETWORK_OPTIONS>;
+type RunSandboxValues = PartialValues<typeof OPTIONS & typeof SANDBOX_OPTIONS>;
 
 /** The sandbox of `procwire run`. */
 export interface RunSandbox {

@@ -3,9 +3,8 @@ import { formatAge } from "../../../base/text/format-age.ts";
 import { printableJson, printableLine } from "../../../base/text/printable-text.ts";
 import type { AccessEntry } from "../../../protocol/attach-schemas.ts";
 import { outputColumns } from "../../../server/lifecycle/stdio-stream.ts";
-import { type Command, printHelp, singleArgument } from "../../command.ts";
+import { type Command, defineSubcommands, singleArgument } from "../../command.ts";
 import type { HelpPage } from "../../help/help-page.ts";
-import { subcommandError } from "../../options/parse-options.ts";
 import { defineServerCommand, openClient } from "../../server-command.ts";
 
 const HELP: HelpPage = {
@@ -43,9 +42,7 @@ const REVOKE_HELP: HelpPage = {
   ],
 };
 
-const list: Command = defineServerCommand({
-  name: "access list",
-  help: LIST_HELP,
+const list: Command = defineServerCommand("access list", LIST_HELP, {
   takesArguments: false,
   options: { json: { type: "boolean" } },
 
@@ -58,11 +55,7 @@ const list: Command = defineServerCommand({
   },
 });
 
-const revoke: Command = defineServerCommand({
-  name: "access revoke",
-  help: REVOKE_HELP,
-  options: {},
-
+const revoke: Command = defineServerCommand("access revoke", REVOKE_HELP, {
   async run(values, positionals) {
     const accessId = singleArgument(positionals, "ID");
     await using client = await openClient(values);
@@ -87,15 +80,4 @@ function columns(nowMs: number): TableColumn<AccessEntry>[] {
   ];
 }
 
-export const command: Command = {
-  name: "access",
-  help: HELP,
-  options: {},
-  subcommands: { list: async () => list, revoke: async () => revoke },
-  async run([subcommand, ...rest]) {
-    if (subcommand === "list") return list.run(rest);
-    if (subcommand === "revoke") return revoke.run(rest);
-    if (subcommand === "--help" || subcommand === "-h") return printHelp("access", HELP);
-    throw subcommandError(subcommand, ["list", "revoke"]);
-  },
-};
+export const command: Command = defineSubcommands("access", HELP, { list, revoke });

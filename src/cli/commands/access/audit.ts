@@ -1,8 +1,7 @@
 import { isDigest } from "../../../server/audit/audit-chain.ts";
 import { verifyAuditLog } from "../../../server/audit/verify-audit-log.ts";
-import { type Command, defineCommand, printHelp, UsageError } from "../../command.ts";
+import { type Command, defineCommand, defineSubcommands, UsageError } from "../../command.ts";
 import type { HelpPage } from "../../help/help-page.ts";
-import { subcommandError } from "../../options/parse-options.ts";
 
 const HELP: HelpPage = {
   usage: ["SUBCOMMAND [OPTIONS] [ARGUMENTS]"],
@@ -34,9 +33,7 @@ const VERIFY_HELP: HelpPage = {
   exitCodes: "0 if every line is valid, 1 otherwise; the first invalid line is on stderr, with its number",
 };
 
-const verify: Command = defineCommand({
-  name: "audit verify",
-  help: VERIFY_HELP,
+const verify: Command = defineCommand("audit verify", VERIFY_HELP, {
   options: { "last-digest": { type: "string" }, sink: { type: "string" } },
 
   async run({ "last-digest": lastDigest, sink: sinkFile }, files) {
@@ -54,14 +51,4 @@ const verify: Command = defineCommand({
   },
 });
 
-export const command: Command = {
-  name: "audit",
-  help: HELP,
-  options: {},
-  subcommands: { verify: async () => verify },
-  async run([subcommand, ...rest]) {
-    if (subcommand === "verify") return verify.run(rest);
-    if (subcommand === "--help" || subcommand === "-h") return printHelp("audit", HELP);
-    throw subcommandError(subcommand, ["verify"]);
-  },
-};
+export const command: Command = defineSubcommands("audit", HELP, { verify });

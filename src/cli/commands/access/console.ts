@@ -24,9 +24,7 @@ const HELP: HelpPage = {
   ],
 };
 
-export const command: Command = defineServerCommand({
-  name: "console",
-  help: HELP,
+export const command: Command = defineServerCommand("console", HELP, {
   takesArguments: false,
   options: { open: { type: "boolean" }, port: { type: "string" } },
 

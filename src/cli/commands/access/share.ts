@@ -8,7 +8,7 @@ import type { HelpPage } from "../../help/help-page.ts";
 import { requireServerUrl } from "../../options/connect-options.ts";
 import { parseDuration } from "../../options/parse-duration.ts";
 import { defineServerCommand, openClient } from "../../server-command.ts";
-import { findProcess, HANDLE_HELP } from "../../support/find-process.ts";
+import { findProcess } from "../../support/find-process.ts";
 
 const DEFAULT_EXPIRY = "1h";
 /** Maximum that a server accepts. */
@@ -29,7 +29,6 @@ const HELP: HelpPage = {
       ["--revoke LINK", "invalidate the link with this id, and disconnect its guests"],
     ],
   },
-  notes: HANDLE_HELP,
   examples: [
     ["procwire share k3v7q2m9", "let a guest watch for an hour"],
     ["procwire share --drive --expires 15m k3v7", "let a guest type for 15 minutes"],
@@ -62,11 +61,8 @@ const REVOKE_HELP: HelpPage = {
   ],
 };
 
-const list: Command = defineServerCommand({
-  name: "share list",
-  help: LIST_HELP,
+const list: Command = defineServerCommand("share list", LIST_HELP, {
   takesArguments: false,
-  options: {},
 
   async run(values) {
     await using client = await openClient(values);
@@ -75,11 +71,7 @@ const list: Command = defineServerCommand({
   },
 });
 
-const revoke: Command = defineServerCommand({
-  name: "share revoke",
-  help: REVOKE_HELP,
-  options: {},
-
+const revoke: Command = defineServerCommand("share revoke", REVOKE_HELP, {
   async run(values, positionals) {
     const link = singleArgument(positionals, "LINK");
     await using client = await openClient(values);
@@ -98,9 +90,7 @@ async function allShares(client: ExecServerClient): Promise<[string, ShareEntry[
   );
 }
 
-const create: Command = defineServerCommand({
-  name: "share",
-  help: HELP,
+const create: Command = defineServerCommand("share", HELP, {
   ids: { includesExited: false },
   options: {
     drive: { type: "boolean" },

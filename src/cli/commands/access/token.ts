@@ -6,10 +6,9 @@ import { randomUuid } from "../../../base/random-uuid.ts";
 import { printableJson } from "../../../base/text/printable-text.ts";
 import { appendRevokedToken } from "../../../server/auth/revoked-tokens.ts";
 import { parseScope, SCOPE_CLAIM, SCOPE_GROUPS } from "../../../server/auth/token-scope.ts";
-import { type Command, defineCommand, printHelp, singleArgument, UsageError } from "../../command.ts";
+import { type Command, defineCommand, defineSubcommands, singleArgument, UsageError } from "../../command.ts";
 import type { HelpPage } from "../../help/help-page.ts";
 import { parseDuration } from "../../options/parse-duration.ts";
-import { subcommandError } from "../../options/parse-options.ts";
 import { defineServerCommand, openClient } from "../../server-command.ts";
 
 const HELP: HelpPage = {
@@ -88,9 +87,7 @@ const REVOKE_HELP: HelpPage = {
 
 const DEFAULT_EXPIRY = "1h";
 
-const create: Command = defineCommand({
-  name: "token create",
-  help: CREATE_HELP,
+const create: Command = defineCommand("token create", CREATE_HELP, {
   takesArguments: false,
   options: {
     "secret-file": { type: "string" },
@@ -150,9 +147,7 @@ function decode<T>(token: string, parse: (token: string) => T): T {
   }
 }
 
-const inspect: Command = defineCommand({
-  name: "token inspect",
-  help: INSPECT_HELP,
+const inspect: Command = defineCommand("token inspect", INSPECT_HELP, {
   options: { "secret-file": { type: "string" } },
 
   async run({ "secret-file": secretFile }, positionals) {
@@ -170,9 +165,7 @@ const inspect: Command = defineCommand({
   },
 });
 
-const revoke: Command = defineServerCommand({
-  name: "token revoke",
-  help: REVOKE_HELP,
+const revoke: Command = defineServerCommand("token revoke", REVOKE_HELP, {
   options: { "revoked-tokens-file": { type: "string" } },
 
   async run(values, positionals) {
@@ -219,16 +212,4 @@ function readSecretFile(path: string): Buffer {
   }
 }
 
-export const command: Command = {
-  name: "token",
-  help: HELP,
-  options: {},
-  subcommands: { create: async () => create, inspect: async () => inspect, revoke: async () => revoke },
-  async run([subcommand, ...rest]) {
-    if (subcommand === "create") return create.run(rest);
-    if (subcommand === "inspect") return inspect.run(rest);
-    if (subcommand === "revoke") return revoke.run(rest);
-    if (subcommand === "--help" || subcommand === "-h") return printHelp("token", HELP);
-    throw subcommandError(subcommand, ["create", "inspect", "revoke"]);
-  },
-};
+export const command: Command = defineSubcommands("token", HELP, { create, inspect, revoke });

@@ -4,9 +4,7 @@ import { parseRunOptions, RUN_FLAGS, requiredDatabaseUrl } from "../../options/a
 import { pickFlags } from "../../options/pick-flags.ts";
 import { warnTo } from "../../support/fanout-setup.ts";
 
-export const command: Command = defineCommand({
-  name: "fanout migrate",
-  help: MIGRATE_HELP,
+export const command: Command = defineCommand("fanout migrate", MIGRATE_HELP, {
   options: { ...pickFlags(RUN_FLAGS, MIGRATE_HELP), "grant-to": { type: "string" } },
   takesArguments: false,
 

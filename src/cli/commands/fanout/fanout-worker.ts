@@ -6,9 +6,7 @@ import { pickFlags } from "../../options/pick-flags.ts";
 import { openJobStore, withFanoutResources } from "../../support/fanout-setup.ts";
 import { runInterruptible } from "../../support/interruptible-run.ts";
 
-export const command: Command = defineCommand({
-  name: "fanout worker",
-  help: WORKER_HELP,
+export const command: Command = defineCommand("fanout worker", WORKER_HELP, {
   options: { ...pickFlags(RUN_FLAGS, WORKER_HELP), "exit-when-idle": { type: "boolean" } },
   takesArguments: false,
 

@@ -9,9 +9,7 @@ import { FANOUT_FLAGS, type FanoutCommandOptions, parseFanoutOptions } from "../
 import { coordinatorOptions, openJobStore, withFanoutResources } from "../../support/fanout-setup.ts";
 import { runInterruptible } from "../../support/interruptible-run.ts";
 
-const job: Command = defineParsedCommand({
-  name: "fanout",
-  help: FANOUT_HELP,
+const job: Command = defineParsedCommand("fanout", FANOUT_HELP, {
   options: FANOUT_FLAGS,
   parse: parseFanoutOptions,
   run: (options) => runInterruptible((signal) => run(options, signal)),

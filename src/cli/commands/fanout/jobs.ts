@@ -67,9 +67,7 @@ const verbs = Object.keys(JOBS_PAGES).filter(isVerb);
 const subcommands = new Map(
   verbs.map((verb) => [
     verb,
-    defineCommand({
-      name: `jobs ${verb}`,
-      help: JOBS_PAGES[verb],
+    defineCommand(`jobs ${verb}`, JOBS_PAGES[verb], {
       options: pickFlags(OPTIONS, JOBS_PAGES[verb]),
       complete: VERBS_WITHOUT_JOB.has(verb) ? undefined : jobCandidates,
       run: (values, positionals) => runVerb(verb, values, positionals),
