@@ -15,6 +15,7 @@
 #include <algorithm>
 
 #include "core/fd.h"
+#include "core/process-stat.h"
 #include "core/read-file.h"
 #include "core/syscall-numbers.h"
 
@@ -56,21 +57,10 @@ bool hasChildrenFiles() {
 }  // namespace
 
 bool readEntry(pid_t pid, ProcessEntry& entry) {
-  char path[32];
-  snprintf(path, sizeof path, "/proc/%d/stat", pid);
-  std::string text;
-  if (!readWholeFile(AT_FDCWD, path, text)) return false;
-  // The process name is in parentheses and may itself contain parentheses.
-  size_t name = text.rfind(')');
-  if (name == std::string::npos) return false;
-  char state;
-  int parent, group, session;
-  unsigned long long startTime;
-  int fields =
-      sscanf(text.c_str() + name + 1, " %c %d %d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-             &state, &parent, &group, &session, &startTime);
-  if (fields != 5) return false;
-  entry = {pid, parent, group, session, startTime, state == 'Z' || state == 'X'};
+  struct process_stat stat;
+  if (read_process_stat(pid, &stat) < 0) return false;
+  const bool zombie = stat.state == 'Z' || stat.state == 'X';
+  entry = {pid, stat.parent, stat.group, stat.session, stat.start_time, zombie};
   return true;
 }
 

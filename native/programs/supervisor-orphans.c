@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../core/process-stat.h"
 #include "../process/tree-tag-values.h"
 #include "close-fd.h"
 #include "monotonic-clock.h"
@@ -89,16 +90,8 @@ static int is_persistent(pid_t pid, int leaders_only) {
 }
 
 static pid_t parent_of(pid_t pid) {
-  char path[32], text[512];
-  snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-  close_fd(&fd);
-  if (length <= 0) return -1;
-  text[length] = 0;
-  const char* name_end = strrchr(text, ')');
-  int parent = -1;
-  return name_end && sscanf(name_end + 1, " %*c %d", &parent) == 1 ? parent : -1;
+  struct process_stat process;
+  return read_process_stat(pid, &process) < 0 ? -1 : process.parent;
 }
 
 // Calls `visit` with each child. Scans /proc if the kernel has no list of children.

@@ -41,6 +41,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../core/process-stat.h"
 #include "../core/syscall-numbers.h"
 #include "../process/tree-tag-values.h"
 #include "close-fd.h"
@@ -133,30 +134,6 @@ static int reap(pid_t server, int* status) {
   }
 }
 
-struct process {
-  char state;
-  pid_t parent;
-  unsigned long long start_time;
-};
-
-// Returns -1 if the process does not exist.
-static int read_process(pid_t pid, struct process* process) {
-  char path[32];
-  char text[1024];
-  snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return -1;
-  ssize_t length = read(fd, text, sizeof text - 1);
-  close_fd(&fd);
-  if (length <= 0) return -1;
-  text[length] = 0;
-  // The process name in parentheses may contain anything.
-  const char* name_end = strrchr(text, ')');
-  const char* const fields = " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu";
-  if (!name_end) return -1;
-  return sscanf(name_end + 1, fields, &process->state, &process->parent, &process->start_time) == 3 ? 0 : -1;
-}
-
 // Kills every child and returns their number. Their children are reparented to the watchdog.
 static int kill_children(void) {
   DIR* processes = opendir("/proc");
@@ -166,8 +143,8 @@ static int kill_children(void) {
   const struct dirent* entry;
   while ((entry = readdir(processes))) {
     pid_t pid = atoi(entry->d_name);
-    struct process process;
-    if (pid <= 0 || read_process(pid, &process) < 0 || process.parent != self) continue;
+    struct process_stat process;
+    if (pid <= 0 || read_process_stat(pid, &process) < 0 || process.parent != self) continue;
     // The child is not reaped yet, so its pid is valid.
     kill(pid, SIGKILL);
     killed++;
@@ -199,10 +176,10 @@ static int has_tag_of(pid_t pid, uint64_t first) {
 
 // Kills the process if it is alive and has a tag of the server that `first` belongs to. Returns true if so.
 static int kill_if_tagged(pid_t pid, uint64_t first) {
-  struct process process;
+  struct process_stat process;
   // The pidfd is opened before the checks, so that the checked process is the killed one.
   int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-  int killed = read_process(pid, &process) == 0 && process.state != 'Z' && has_tag_of(pid, first);
+  int killed = read_process_stat(pid, &process) == 0 && process.state != 'Z' && has_tag_of(pid, first);
   if (killed && fd >= 0) syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
   else if (killed) kill(pid, SIGKILL);
   close_fd(&fd);
@@ -369,8 +346,8 @@ static int sentinel(const struct server_cgroup* cgroup, int channel) {
   kill_abandoned_cgroups(cgroup);
   if (read(channel, &server, sizeof server) != sizeof server) server = 0;
   int end = server > 0 ? (int)syscall(SYS_pidfd_open, server, 0) : -1;
-  struct process process;
-  const int known = server > 0 && read_process(server, &process) == 0;
+  struct process_stat process;
+  const int known = server > 0 && read_process_stat(server, &process) == 0;
   const uint64_t first = known ? first_tag_of(server, process.start_time) : 0;
   // Watchdogs of a cgroup may have been exiting during the last search, so search again at growing intervals.
   struct pollfd watchdogs = {.fd = channel, .events = POLLIN};
