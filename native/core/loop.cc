@@ -347,7 +347,7 @@ napi_value Loop::intern(const char* literal) {
 napi_value propertyKey(napi_env env, const char* name) {
   void* loop = nullptr;
   NAPI_CHECK(napi_get_instance_data(env, &loop));
-  // There is no loop while the addon is loaded.
+  // The loop does not exist yet while the addon loads.
   return loop ? static_cast<Loop*>(loop)->intern(name) : toValue(env, name);
 }
 

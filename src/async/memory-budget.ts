@@ -27,7 +27,7 @@ export class MemoryBudget {
   #grownBytes = 0;
   /** Listeners of `afterGrowth`, each with the value of `#grownBytes` at which it is due. */
   readonly #onGrowth = new Map<() => void, number>();
-  /** No listener is due before. */
+  /** Lowest value of `#grownBytes` at which a listener is due; infinite without listeners. */
   #growthDueBytes = Number.POSITIVE_INFINITY;
   /** Listener of `afterRelease`, with the bytes that may still be released before the call. */
   #onRelease: { bytes: number; listener: () => void } | null = null;

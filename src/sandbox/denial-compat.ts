@@ -1,4 +1,4 @@
-/** Recognizes a denial in the output of a program, which has it as a text only. No other module reads that text. */
+/** Recognizes a denial in the output of a process, because programs report it only as text. No other module reads that text. */
 
 /** The filter kills with SIGSYS; bubblewrap reports a signal as exit code 128 + its number. */
 const SIGSYS_EXIT_CODE = 128 + 31;

@@ -20,7 +20,7 @@ export function retryAfterFromText(message: string): number | undefined {
   return unit.startsWith("s") ? amount * 1000 : amount * 60_000;
 }
 
-/** Match the error response of an API that rejects the parameter. Most contain its name. */
+/** Patterns of the error response of an API that rejects the parameter. Most contain the name of the parameter. */
 export const REJECTION_PATTERNS = {
   prompt_cache_key: /\bprompt_cache_key\b/,
   parallel_tool_calls: /\bparallel_tool_calls\b/,
@@ -33,7 +33,7 @@ export const REJECTION_PATTERNS = {
   response_format: /\bresponse_format\b|json_schema/,
 } as const;
 
-/** Match the error response of Anthropic's API. */
+/** Patterns of the error response of Anthropic's API. */
 export const ANTHROPIC_REJECTION_PATTERNS = {
   strict: /\bstrict\b|input_schema/,
   cache_control: /\bcache_control\b/,

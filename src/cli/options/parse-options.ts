@@ -9,7 +9,7 @@ export function parseOptions<T extends ParseArgsConfig>(config: T): ReturnType<t
     return parseArgs(config);
   } catch (error) {
     if (!getErrorCode(error)?.startsWith("ERR_PARSE_ARGS_")) throw error;
-    // The error has the mistaken word only in its text, so the words are checked again.
+    // The error names the unknown option only in its text, so the words are checked again.
     const lenient = { ...config, strict: false, allowPositionals: true, allowNegative: false, tokens: true };
     for (const token of parseArgs<ParseArgsConfig>(lenient).tokens ?? []) {
       const mistake = findMistake(token, config);

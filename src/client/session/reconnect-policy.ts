@@ -77,7 +77,7 @@ export async function retryUntilResponse<T>(
   }
 }
 
-/** Reports whether the peer accepted the connection and then closed it. A write to a closed Unix socket has EPIPE. */
+/** Reports whether the peer accepted the connection and then closed it. A write to a Unix socket that the peer closed fails with EPIPE. */
 function isConnectionLost(error: unknown): boolean {
   return causes(error).some(
     (cause) => cause instanceof DisconnectedError || hasErrorCode(cause, "ECONNRESET", "EPIPE"),

@@ -1,4 +1,4 @@
-/** Reads the code of an error from the output of npm, which has no other form of it. No other module reads this text. */
+/** Reads the error code in the output of npm, because npm reports it only as text. No other module reads this text. */
 
 /** Returns the code of the first error on npm's stderr, such as `E404`, or null. */
 export function parseNpmErrorCode(stderr: string): string | null {
