@@ -45,19 +45,19 @@ napi_value exitNow(napi_env env, napi_callback_info info) {
   _exit(static_cast<int>(call[0].number()));
 }
 
-// (fd) -> 0 if this process now holds the exclusive lock, else the errno (EWOULDBLOCK while another process holds it).
+// (fd) -> null if this process now holds the exclusive lock, else the errno: EWOULDBLOCK while another one holds it.
 napi_value lockFile(napi_env env, napi_callback_info info) {
   Call call(env, info);
   const int result = flock(static_cast<int>(call[0].number()), LOCK_EX | LOCK_NB);
-  return call.toValue(result == 0 ? 0 : errno);
+  return call.toValue(nonZero(result == 0 ? 0 : errno));
 }
 
-// (fd, offset, length) -> 0 if the file system has reserved these bytes for the file, else the errno. Keeps the size.
+// (fd, offset, length) -> null if the file system reserved these bytes for the file, else the errno. Keeps the size.
 napi_value reserveSpace(napi_env env, napi_callback_info info) {
   Call call(env, info);
   const int result = fallocate(static_cast<int>(call[0].number()), FALLOC_FL_KEEP_SIZE,
                                static_cast<off_t>(call[1].number()), static_cast<off_t>(call[2].number()));
-  return call.toValue(result == 0 ? 0 : errno);
+  return call.toValue(nonZero(result == 0 ? 0 : errno));
 }
 
 // Sets close-on-exec on every inherited descriptor except stdio, so that children do not inherit them.

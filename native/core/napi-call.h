@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,9 +28,12 @@ struct Argument {
   napi_env env;
   napi_value value;
 
-  double number() const {
+  double number() const { return optionalNumber().value_or(0); }
+
+  // The number, or nothing for null and undefined.
+  std::optional<double> optionalNumber() const {
     double result = 0;
-    return NAPI_OK(napi_get_value_double(env, value, &result)) ? result : 0;
+    return NAPI_OK(napi_get_value_double(env, value, &result)) ? std::optional<double>(result) : std::nullopt;
   }
 
   bool boolean() const {

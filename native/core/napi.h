@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -104,6 +105,27 @@ inline napi_value toValue(napi_env env, std::string_view text) {
 }
 
 inline napi_value toValue(napi_env env, const char* text) { return toValue(env, std::string_view(text)); }
+
+// The value, or null if there is none.
+template <class Value>
+napi_value toValue(napi_env env, const std::optional<Value>& value) {
+  if (value) return toValue(env, *value);
+  napi_value result = nullptr;
+  NAPI_CHECK(napi_get_null(env, &result));
+  return result;
+}
+
+// Returns the number, or nothing if it is 0: a system call without an error, or an identifier of nothing.
+template <class Number>
+std::optional<Number> nonZero(Number number) {
+  return number == 0 ? std::nullopt : std::optional<Number>(number);
+}
+
+// Returns the number, or nothing if it is negative: no descriptor, port or user.
+template <class Number>
+std::optional<Number> nonNegative(Number number) {
+  return number < 0 ? std::nullopt : std::optional<Number>(number);
+}
 
 inline napi_value asciiToValue(napi_env env, std::string_view text) {
   napi_value result = nullptr;

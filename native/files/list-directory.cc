@@ -89,7 +89,7 @@ void ListJob::deliver(Loop& loop) {
   napi_env env = loop.env();
   HandleScope scope(env);
   ObjectBuilder value(env);
-  value.set("errno", err_);
+  value.set("errno", nonZero(err_));
   value.set("truncated", isTruncated_);
   napi_value names, kinds;
   if (NAPI_OK(napi_create_string_latin1(env, names_.data(), names_.size(), &names))) value.set("names", names);

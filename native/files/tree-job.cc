@@ -39,8 +39,8 @@ void TreeJob::deliver(Loop& loop) {
   napi_env env = loop.env();
   HandleScope scope(env);
   ObjectBuilder value(env);
-  value.set("errno", result.err);
-  value.set("failure", static_cast<int>(result.failure));
+  value.set("errno", nonZero(result.err));
+  value.set("failure", nonZero(static_cast<int>(result.failure)));
   napi_value path = nullptr;
   if (copyToBuffer(env, result.path.data(), result.path.size(), path)) value.set("path", path);
   napi_value argument = value.get();

@@ -24,14 +24,14 @@ namespace {
 
 // ---- sockets
 
-// (host, port, backlog, onConnection, inheritedFd or -1) -> [listener, port], or the errno. Port -1: `host` is the path
-// of a Unix socket. A new listener is also sent to the supervisor, for the next server.
+// (host, port, backlog, onConnection, inheritedFd or null) -> [listener, port or null], or the errno. Without a port,
+// `host` is the path of a Unix socket. A new listener is also sent to the supervisor, for the next server.
 napi_value listenAt(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  const int port = static_cast<int>(call[1].number());
+  const int port = static_cast<int>(call[1].optionalNumber().value_or(-1));
   const int backlog = static_cast<int>(call[2].number());
   // A listening socket inherited from the previous server.
-  const int inheritedFd = call.count > 4 ? static_cast<int>(call[4].number()) : -1;
+  const int inheritedFd = static_cast<int>(call[4].optionalNumber().value_or(-1));
   UniqueFd fd = inheritedFd >= 0 ? UniqueFd(inheritedFd)
                 : port < 0       ? listenUnix(call[0].string(), backlog)
                                  : listenTcp(call[0].string(), port, backlog);
@@ -43,7 +43,7 @@ napi_value listenAt(napi_env env, napi_callback_info info) {
   Listener* listener = new Listener(call.loop(), std::move(fd), std::move(timer), call[3].ref());
   ArrayBuilder result(env);
   result.push(listener->handle(env));
-  result.push(boundTo);
+  result.push(nonZero(boundTo));
   call.loop()->add(listener);
   return result.get();
 }
@@ -61,11 +61,14 @@ napi_value newListenerChannel(napi_env env, napi_callback_info info) {
   return result.get();
 }
 
-// (path) -> a connected, non-blocking datagram socket, which the caller owns, or the negated errno
+// (path) -> [a connected, non-blocking datagram socket, which the caller owns], or the errno
 napi_value openDatagram(napi_env env, napi_callback_info info) {
   Call call(env, info);
   UniqueFd fd = connectDatagram(call[0].string());
-  return call.toValue(fd ? fd.release() : -errno);
+  if (!fd) return call.toValue(errno);
+  ArrayBuilder result(env);
+  result.push(fd.release());
+  return result.get();
 }
 
 // (input, output) -> a socket of a client on duplicates of both descriptors, or the errno
@@ -83,12 +86,12 @@ napi_value openClientSocket(napi_env env, napi_callback_info info) {
   return handle;
 }
 
-// (host, port) -> a socket of a client, which may still be connecting, or the errno. Port -1: `host` is the path of a
-// Unix socket.
+// (host, port or null) -> a socket of a client, which may still be connecting; the errno; or null if `host` is a name
+// or an invalid path. Without a port, `host` is the path of a Unix socket.
 napi_value connectSocket(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  UniqueFd fd = connectStream(call[0].string(), static_cast<int>(call[1].number()));
-  if (!fd) return call.toValue(errno);
+  UniqueFd fd = connectStream(call[0].string(), static_cast<int>(call[1].optionalNumber().value_or(-1)));
+  if (!fd) return call.toValue(nonZero(errno));
   Socket* socket = new Socket(call.loop(), std::move(fd));
   const napi_value handle = socket->handle(env);
   call.loop()->add(socket);
@@ -151,18 +154,18 @@ napi_value sendBytes(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-// (connection, input, output) -> 0 or the errno
+// (connection, input, output) -> the errno, or null
 napi_value transferStdio(napi_env env, napi_callback_info info) {
   Call call(env, info);
   const auto descriptor = [&call](size_t at) { return static_cast<int>(call[at].number()); };
-  return call.toValue(sendStdio(descriptor(0), descriptor(1), descriptor(2)));
+  return call.toValue(nonZero(sendStdio(descriptor(0), descriptor(1), descriptor(2))));
 }
 
-// (socket) -> the descriptor, which the caller now owns; -1 if the socket cannot be detached
+// (socket) -> the descriptor, which the caller now owns, or null if the socket cannot be detached
 napi_value detachSocket(napi_env env, napi_callback_info info) {
   Call call(env, info);
   Socket* socket = call.object<Socket>();
-  return call.toValue(socket ? socket->detach().release() : -1);
+  return call.toValue(nonNegative(socket ? socket->detach().release() : -1));
 }
 
 // (socket, processId, child)

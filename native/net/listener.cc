@@ -190,7 +190,7 @@ void Listener::emit(UniqueFd accepted) {
   napi_env env = loop_->env();
   HandleScope scope(env);
   Socket* socket = new Socket(loop_, std::move(accepted), address.ss_family == AF_UNIX);
-  napi_value argv[] = {socket->handle(env), toValue(env, std::string_view(name)), toValue(env, uid)};
+  napi_value argv[] = {socket->handle(env), toValue(env, std::string_view(name)), toValue(env, nonNegative(uid))};
   loop_->add(socket);
   loop_->call(onConnection_.get(), 3, argv);
 }

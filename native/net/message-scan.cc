@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "core/napi-call.h"
@@ -347,7 +348,7 @@ class ScanJob : public Job {
     HandleScope scope(env);
     ObjectBuilder value(env);
     value.set("isUtf8", result.isUtf8);
-    value.set("problem", std::string_view(result.problem));
+    value.set("problem", result.problem.empty() ? std::nullopt : std::optional<std::string_view>(result.problem));
     const size_t bytes = result.tokens.size() * sizeof(uint32_t);
     void* memory;
     napi_value buffer, tokens;

@@ -374,7 +374,7 @@ void Socket::close(int err, const char* syscall) {
   {
     HandleScope scope(loop_->env());
     loop_->emit(callbacks_.onEvent, "close",
-                {{"errno", toValue(loop_->env(), err)}, {"syscall", toValue(loop_->env(), syscall)}});
+                {{"errno", toValue(loop_->env(), nonZero(err))}, {"syscall", toValue(loop_->env(), syscall)}});
   }
   removeFromLoop();
 }

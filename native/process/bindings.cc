@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "core/fd.h"
@@ -25,7 +26,7 @@ constexpr double kMaxSafeInteger = 9007199254740991;
 
 // ---- one process
 
-// (options) -> the tree tag that the process is going to carry; 0: none. `src/native/addon.ts` declares the options as
+// (options) -> the tree tag that the process is going to carry, or null. `src/native/addon.ts` declares the options as
 // NativeSpawnOptions.
 napi_value spawn(napi_env env, napi_callback_info info) {
   Call call(env, info);
@@ -35,7 +36,7 @@ napi_value spawn(napi_env env, napi_callback_info info) {
   request->argv = options.property("argv").strings();
   request->envp = options.property("env").strings();
   request->cwd = options.property("cwd").string();
-  request->directory = static_cast<int>(options.property("directory").number());
+  request->directory = static_cast<int>(options.property("directory").optionalNumber().value_or(-1));
   request->terminal = options.property("terminal").boolean();
   request->rows = static_cast<unsigned short>(options.property("rows").number());
   request->cols = static_cast<unsigned short>(options.property("cols").number());
@@ -49,15 +50,16 @@ napi_value spawn(napi_env env, napi_callback_info info) {
   request->landlock = options.property("landlock").boolean();
   request->wantsCgroup = options.property("wantsCgroup").boolean();
   request->persistentRecord = options.property("persistentRecord").string();
-  const double maxOutputBytes = options.property("maxOutputBytes").number();
-  if (maxOutputBytes < kMaxSafeInteger) request->maxOutputBytes = static_cast<uint64_t>(maxOutputBytes);
+  const std::optional<double> maxOutputBytes = options.property("maxOutputBytes").optionalNumber();
+  if (maxOutputBytes && *maxOutputBytes < kMaxSafeInteger)
+    request->maxOutputBytes = static_cast<uint64_t>(*maxOutputBytes);
   request->callbacks = {options.property("onOutput").ref(), options.property("onEvent").ref()};
   request->onDone = options.property("onDone").ref();
   // Read last: if it is missing, the worker terminates, and other options may be missing too.
   if (!request->onDone) return nullptr;
   const uint64_t treeTag = request->treeTag = nextTreeTag(request->tagLimits);
   startProcess(*call.loop(), std::move(request));
-  return call.toValue(treeTag);
+  return call.toValue(nonZero(treeTag));
 }
 
 // (child, bytes, writeId or undefined)
@@ -98,6 +100,13 @@ napi_value signalGroup(napi_env env, napi_callback_info info) {
   Call call(env, info);
   Child* child = call.object<Child>();
   return call.toValue(child && child->signalGroup(static_cast<int>(call[1].number())));
+}
+
+// (child) -> its start time in the process table, or null if it could not be read
+napi_value startTime(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  Child* child = call.object<Child>();
+  return call.toValue(nonZero(child ? child->startTime() : 0));
 }
 
 // (child, writeId)
@@ -168,26 +177,33 @@ napi_value descendants(napi_env env, napi_callback_info info) {
   return toValue(env, descendantsOf(static_cast<pid_t>(call[0].number())));
 }
 
-// (pid, pts or -1, ...pipe inodes)
+// (pid, pts or null, ...pipe inodes)
 napi_value hasStdioOpenIn(napi_env env, napi_callback_info info) {
   Call call(env, info);
   std::vector<uint64_t> pipes;
   for (size_t at = 2; at < call.count && at < kMaxArguments; at++)
     pipes.push_back(static_cast<uint64_t>(call[at].number()));
-  return call.toValue(hasStdioOpen(static_cast<pid_t>(call[0].number()), pipes, static_cast<int>(call[1].number())));
+  const int pts = static_cast<int>(call[1].optionalNumber().value_or(-1));
+  return call.toValue(hasStdioOpen(static_cast<pid_t>(call[0].number()), pipes, pts));
 }
 
-// (pid) -> the tree tag; 0: none; negative: the process changed its tag or its tag check
+// (pid) -> { tag, isTampered }, or null without a tag. The process has tampered if its tag check does not match.
 napi_value treeTag(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  return call.toValue(readTreeTag(static_cast<pid_t>(call[0].number())));
+  const auto tag = readTreeTag(static_cast<pid_t>(call[0].number()));
+  if (tag == 0) return call.toValue(std::optional<double>());
+  ObjectBuilder result(env);
+  result.set("tag", static_cast<double>(tag < 0 ? -tag : tag));
+  result.set("isTampered", tag < 0);
+  return result.get();
 }
 
-// (pid, startTime, signal) -> 0 or the errno
+// (pid, startTime, signal) -> the errno, or null
 napi_value signal(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  return call.toValue((signalProcess(static_cast<pid_t>(call[0].number()), static_cast<uint64_t>(call[1].number()),
-                                     static_cast<int>(call[2].number()))));
+  const int err = signalProcess(static_cast<pid_t>(call[0].number()), static_cast<uint64_t>(call[1].number()),
+                                static_cast<int>(call[2].number()));
+  return call.toValue(nonZero(err));
 }
 
 napi_value processCgroupPids(napi_env env, napi_callback_info info) {
@@ -195,10 +211,10 @@ napi_value processCgroupPids(napi_env env, napi_callback_info info) {
   return call.toValue(cgroupPids(static_cast<CgroupLease>(call[0].number())));
 }
 
-// (directory, tree tags of persistent processes) -> 0 or the errno
+// (directory, tree tags of persistent processes) -> the errno, or null
 napi_value openCgroupsIn(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  return call.toValue(openProcessCgroups(call[0].string(), call[1].numbers()));
+  return call.toValue(nonZero(openProcessCgroups(call[0].string(), call[1].numbers())));
 }
 
 napi_value killProcessCgroup(napi_env env, napi_callback_info info) {
@@ -217,10 +233,10 @@ napi_value reap(napi_env env, napi_callback_info info) {
   return call.toValue(reapChild(static_cast<pid_t>(call[0].number())));
 }
 
-// () -> the version of Landlock; 0 if it is unavailable
+// () -> the version of Landlock, or null if it is unavailable
 napi_value getLandlockAbi(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  return call.toValue(landlockAbi());
+  return call.toValue(nonZero(landlockAbi()));
 }
 
 // Hides memory and secrets of this process from other processes of the same user.
@@ -239,7 +255,7 @@ Bindings processBindings(napi_env env) {
       binding("write", write),
       binding("queuedInput", getNumber<Child, &Child::queuedBytes>),
       binding("writtenInput", getNumber<Child, &Child::writtenBytes>),
-      binding("startTime", getNumber<Child, &Child::startTime>),
+      binding("startTime", startTime),
       binding("closeStdin", invoke<Child, &Child::closeStdin>),
       binding("pause", invoke<Child, &Child::pause>),
       binding("resume", invoke<Child, &Child::resume>),

@@ -168,9 +168,8 @@ void Child::onExit() {
   if (loop_) {
     bool bySignal = info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
     exitEmitted_ = true;
-    loop_->emit(callbacks_.onEvent, "exit",
-                {{"code", toValue(loop_->env(), bySignal ? -1 : info.si_status)},
-                 {"signal", toValue(loop_->env(), bySignal ? info.si_status : 0)}});
+    const char* const field = bySignal ? "signal" : "code";
+    loop_->emit(callbacks_.onEvent, "exit", {{field, toValue(loop_->env(), info.si_status)}});
     settle();
   }
   release();

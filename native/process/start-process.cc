@@ -22,22 +22,22 @@ void SpawnRequest::deliver(Loop& loop) {
   napi_env env = loop.env();
   HandleScope scope(env);
   ObjectBuilder result(env);
-  result.set("errno", err);
   if (err == 0) {
     Child* child = new Child(&loop, *this);
     loop.add(child);
     result.set("child", child->handle(env));
     result.set("pid", pid);
-    result.set("pts", pts);
+    result.set("pts", nonNegative(pts));
     ArrayBuilder pipes(env);
     for (const uint64_t inode : pipeInodes)
       if (inode != 0) pipes.push(inode);
     result.set("pipes", pipes.get());
-    result.set("treeTag", treeTag);
-    result.set("cgroupLease", lease);
-    result.set("cgroupErrno", cgroupErr);
+    result.set("treeTag", nonZero(treeTag));
+    result.set("cgroupLease", nonZero(lease));
+    result.set("cgroupErrno", nonZero(cgroupErr));
     child->begin();
   } else {
+    result.set("errno", err);
     result.set("syscall", syscall);
     result.set("path", std::string_view(path));
     callbacks.reset();

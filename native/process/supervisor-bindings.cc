@@ -23,14 +23,14 @@ HandoffState& handoffState() {
   return state;
 }
 
-// (fd, generation, livenessTimeoutMs, giveUpAfter) -> the listening descriptor, which the caller now owns, or -1 if
-// there is none; or an error text
+// (fd, generation, livenessTimeoutMs or null, giveUpAfter or null) -> the listening descriptor, which the caller now
+// owns, or null if there is none; or an error text
 napi_value connectSupervisorAt(napi_env env, napi_callback_info info) {
   Call call(env, info);
   const bool isConnected = connectSupervisor(
       static_cast<int>(call[0].number()), static_cast<unsigned>(call[1].number()),
       static_cast<uint64_t>(call[2].number()), static_cast<uint64_t>(call[3].number()), handoffState());
-  if (isConnected) return call.toValue(handoffState().listener.release());
+  if (isConnected) return call.toValue(nonNegative(handoffState().listener.release()));
   return call.toValue(errno == EPROTO ? "supervisor protocol version differs; restart the service, which terminates "
                                         "persistent processes"
                                       : strerror(errno));
@@ -87,12 +87,12 @@ napi_value segmentEntries(napi_env env, const StateSegment& segment) {
 napi_value restoredFields(napi_env env, const StateSegment& segment, const segment_header& header) {
   ObjectBuilder fields(env);
   fields.set("pid", header.pid);
-  fields.set("pts", header.pts);
+  fields.set("pts", nonNegative(header.pts));
   ArrayBuilder pipes(env);
   for (const uint64_t inode : header.pipes)
     if (inode != 0) pipes.push(inode);
   fields.set("pipes", pipes.get());
-  fields.set("treeTag", header.tree_tag);
+  fields.set("treeTag", nonZero(header.tree_tag));
   const char* const base = reinterpret_cast<const char*>(&header);
   fields.set("record", std::string_view(base + header.record_at, header.record_bytes));
   fields.set("isReleased", header.is_released != 0);

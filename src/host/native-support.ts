@@ -24,10 +24,10 @@ export function listenerSupportIfAvailable(): ListenerSupport | null {
   return loaded.type === "loaded" ? nativeListenerSupport(loaded.addon) : null;
 }
 
-/** Returns the version of Landlock; null if kernel or addon have none. */
+/** Returns the version of Landlock; null if the kernel or the addon does not support it. */
 export function landlockVersion(): number | null {
   const loaded = loadAddon();
-  return loaded.type === "loaded" ? loaded.addon.landlockAbi() || null : null;
+  return loaded.type === "loaded" ? loaded.addon.landlockAbi() : null;
 }
 
 /** Returns the support for Landlock rules inside of sandboxes; null if kernel, addon or its program have none. */

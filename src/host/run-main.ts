@@ -85,8 +85,8 @@ const runMainOptions = optionsOf<RunMainOptions>(() => ({
   secretFlags: variables,
   logLevel: option.oneOf("debug", "info", "warn", "error"),
   supervised: optionsOf<SupervisionOptions>(() => ({
-    livenessTimeoutMs: required(option.duration),
-    giveUpAfter: option.count,
+    livenessTimeoutMs: required(option.nullOr(option.duration)),
+    giveUpAfter: required(option.nullOr(option.count)),
   })),
   ...option.each(option.flag, "metrics", "otel", "noSandbox"),
   ...option.each(option.texts, "warnings", "secretFiles", "ownFiles"),

@@ -19,7 +19,7 @@ export async function transferStdio(server: Socket): Promise<StdioTransfer | nul
   const ended = new Promise<void>((resolve) => server.once("close", () => resolve()));
   server.on("error", () => undefined);
   const confirmed = readConfirmation(server, loaded.addon.transferLine);
-  if (loaded.addon.transferStdio(connection, 0, 1) === 0 && (await confirmed)) {
+  if (loaded.addon.transferStdio(connection, 0, 1) === null && (await confirmed)) {
     server.once("end", () => server.destroy());
     server.resume();
     return { ended };

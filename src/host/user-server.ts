@@ -77,7 +77,7 @@ async function acquireFileLock(path: string): Promise<Disposable> {
   const close = { [Symbol.dispose]: () => closeSync(fd) };
   try {
     const deadline = performance.now() + 2 * START_TIMEOUT_MS;
-    while (native.addon.lockFile(fd) !== 0) {
+    while (native.addon.lockFile(fd) !== null) {
       if (performance.now() > deadline)
         throw new Error(`another program holds the lock ${path} and has not started a server`);
       await sleep(systemClock, RETRY_INTERVAL_MS);

@@ -1,6 +1,7 @@
 import type { FrameOpening } from "../connection/frame-socket.ts";
 import type { OutputStream, TtyState } from "../exec/exec-process.ts";
 import type { ResourceLimit } from "../local/enforced-limits.ts";
+import type { ProcessTag } from "../local/tree/process-table.ts";
 
 /** A child in the addon. Opaque: it can only be passed back to the addon. */
 export type NativeChild = object & { readonly __nativeChild: never };
@@ -22,8 +23,9 @@ export type NativeOutputListener = (stream: OutputStream, chunk: Uint8Array) => 
 
 /** An event of a child, besides its output. */
 export type NativeChildEvent =
-  /** `signal` is 0 unless a signal ended the leader. */
-  | { type: "exit"; code: number; signal: number }
+  /** The leader ended. */
+  | { type: "exit"; code: number }
+  | { type: "exit"; signal: number }
   /** All output streams have ended. The last event. */
   | { type: "close" }
   /** The input queue is empty again. */
@@ -56,8 +58,8 @@ export type NativeSocketEvent =
   | { type: "drain" }
   /** The peer closed its sending side. */
   | { type: "end" }
-  /** The last event. `errno` is 0 after a normal close. */
-  | { type: "close"; errno: number; syscall: string };
+  /** The last event. `errno` is null after a normal close. */
+  | { type: "close"; errno: number | null; syscall: string };
 
 /** A start. A block is a string of parts, each terminated by a zero byte. */
 export interface NativeSpawnOptions {
@@ -67,8 +69,8 @@ export interface NativeSpawnOptions {
   /** Block of `NAME=VALUE` parts. */
   env: string;
   cwd: string;
-  /** Descriptor of the working directory, or -1 to use `cwd`. Stays with the caller, who keeps it open until `onDone`. */
-  directory: number;
+  /** Descriptor of the working directory, or null to use `cwd`. Stays with the caller, who keeps it open until `onDone`. */
+  directory: number | null;
   terminal: boolean;
   rows: number;
   cols: number;
@@ -84,10 +86,10 @@ export interface NativeSpawnOptions {
   landlock: boolean;
   /** Whether the process gets its own cgroup; false if `cgroups` contains one of version 2. */
   wantsCgroup: boolean;
-  /** Record of a persistent process, for the next server; "" for all others. */
-  persistentRecord: string;
-  /** Output limit of a persistent process. Further output is not recorded. */
-  maxOutputBytes: number;
+  /** Record of a persistent process, for the next server; null for all others. */
+  persistentRecord: string | null;
+  /** Output limit of a persistent process, or null. Further output is not recorded. */
+  maxOutputBytes: number | null;
   onDone: (result: NativeSpawnResult) => void;
   onOutput: NativeOutputListener;
   onEvent: (event: NativeChildEvent) => void;
@@ -96,26 +98,26 @@ export interface NativeSpawnOptions {
 /** Outcome of a start. */
 export type NativeSpawnResult =
   | {
-      errno: 0;
       child: NativeChild;
       pid: number;
-      /** -1 without a terminal. */
-      pts: number;
+      /** Null without a terminal. */
+      pts: number | null;
       /** Inodes of its pipes. */
       pipes: number[];
-      treeTag: number;
-      /** 0 if there is no process cgroup. */
-      cgroupLease: number;
-      /** Why no process cgroup could be created; 0 if there is one, or none is available. */
-      cgroupErrno: number;
+      /** Null if the process is untagged. */
+      treeTag: number | null;
+      /** Null if there is no process cgroup. */
+      cgroupLease: number | null;
+      /** Why no process cgroup could be created; null if there is one, or none is available. */
+      cgroupErrno: number | null;
     }
   | { errno: number; syscall: string; path: string };
 
 /** Tokens of a JSON message. */
 export interface NativeScanResult {
   isUtf8: boolean;
-  /** Empty for a valid message. */
-  problem: string;
+  /** Null for a valid message. */
+  problem: string | null;
   /** Three numbers per token: index of `tokenKinds`, start and end in the message. */
   tokens: Uint32Array;
   /** Descriptions of invalid base64; the start of its token is the index. */
@@ -124,10 +126,10 @@ export interface NativeScanResult {
 
 /** Outcome of an operation on a directory tree. */
 export interface NativeTreeResult {
-  /** 0 without a system error. */
-  errno: number;
-  /** Index of `treeFailures`. */
-  failure: number;
+  /** Null without a system error. */
+  errno: number | null;
+  /** Index of `treeFailures`; null without a failure of that kind. */
+  failure: number | null;
   /** Path of the failed entry, relative to the tree. */
   path: Buffer;
 }
@@ -136,7 +138,8 @@ export type TreeCallback = (result: NativeTreeResult) => void;
 
 /** Entries of a directory without broken links. */
 export interface NativeListing {
-  errno: number;
+  /** Null without a system error. */
+  errno: number | null;
   truncated: boolean;
   /** Sorted names, one character per byte, each followed by a slash. */
   names: string;
@@ -147,9 +150,11 @@ export interface NativeListing {
 /** A persistent process of an earlier server. */
 export interface NativeRestored {
   pid: number;
-  pts: number;
+  /** Null without a terminal. */
+  pts: number | null;
   pipes: number[];
-  treeTag: number;
+  /** Null if the process is untagged. */
+  treeTag: number | null;
   record: string;
   isReleased: boolean;
   attachments: number;
@@ -194,16 +199,16 @@ export class NativeAddon {
   readonly supervisorMessages!: { readonly ready: number; readonly heartbeat: number };
 
   // ---- processes
-  /** Starts a process. Returns the tree tag that it will get, or 0 if it gets none. */
-  readonly spawn!: (options: NativeSpawnOptions) => number;
+  /** Starts a process. Returns the tree tag that it will get, or null if it gets none. */
+  readonly spawn!: (options: NativeSpawnOptions) => number | null;
   readonly write!: (child: NativeChild, bytes: Uint8Array, writeId: string | undefined) => void;
   readonly queuedInput!: (child: NativeChild) => number;
   readonly writtenInput!: (child: NativeChild) => number;
   readonly hasWriteId!: (child: NativeChild, writeId: string) => boolean;
   /** Leaves all further direct input to JavaScript. */
   readonly rejectDirectInput!: (child: NativeChild) => void;
-  /** Start time of the child in the process table; 0 if it could not be read. */
-  readonly startTime!: (child: NativeChild) => number;
+  /** Start time of the child in the process table; null if it could not be read. */
+  readonly startTime!: (child: NativeChild) => number | null;
   readonly closeStdin!: (child: NativeChild) => void;
   readonly pause!: (child: NativeChild) => void;
   readonly resume!: (child: NativeChild) => void;
@@ -220,32 +225,32 @@ export class NativeAddon {
   /** Children of this process that the addon neither started nor is starting. */
   readonly orphanPids!: () => number[];
   readonly descendants!: (pid: number) => NativeEntries;
-  /** Reports whether the process has this terminal (-1: none) or one of these pipes open. */
-  readonly hasStdioOpen!: (pid: number, pts: number, ...pipes: number[]) => boolean;
-  /** Returns the tree tag, 0 if the process has none or does not exist, or the negated tag if its tag check does not match. */
-  readonly tagOf!: (pid: number) => number;
-  /** Returns 0 or the errno. */
-  readonly signal!: (pid: number, startTime: number, signal: number) => number;
-  /** Creates process cgroups in this directory from now on. Returns 0 or the errno. */
-  readonly openProcessCgroups!: (directory: string, persistentTags: Float64Array) => number;
+  /** Reports whether the process has this terminal or one of these pipes open. */
+  readonly hasStdioOpen!: (pid: number, pts: number | null, ...pipes: number[]) => boolean;
+  /** Returns the tree tag, or null if the process has none or does not exist. */
+  readonly tagOf!: (pid: number) => ProcessTag | null;
+  /** Returns the errno, or null. */
+  readonly signal!: (pid: number, startTime: number, signal: number) => number | null;
+  /** Creates process cgroups in this directory from now on. Returns the errno, or null. */
+  readonly openProcessCgroups!: (directory: string, persistentTags: Float64Array) => number | null;
   /** Returns the live processes in a leased cgroup; none once the lease has expired. */
   readonly processCgroupPids!: (lease: number) => number[];
   readonly killProcessCgroup!: (lease: number) => void;
   readonly setSubreaper!: (on: boolean) => number;
   readonly reap!: (pid: number) => boolean;
-  /** Returns the version of Landlock; 0 if it is unavailable. */
-  readonly landlockAbi!: () => number;
+  /** Returns the version of Landlock; null if it is unavailable. */
+  readonly landlockAbi!: () => number | null;
   /** Hides memory, descriptors and secrets of this process from other processes of the same user. */
   readonly makeProcessPrivate!: () => void;
 
   // ---- the supervisor
-  /** Returns the listening descriptor, -1 if there is none, or the reason why the supervisor is unavailable. */
+  /** Returns the listening descriptor, null if there is none, or the reason why the supervisor is unavailable. */
   readonly openSupervisor!: (
     fd: number,
     generation: number,
-    livenessTimeoutMs: number,
-    giveUpAfter: number,
-  ) => number | string;
+    livenessTimeoutMs: number | null,
+    giveUpAfter: number | null,
+  ) => number | string | null;
   /** Versions of the state segment: read by the supervisor, and written by this server. */
   readonly stateVersions!: () => [supervisor: number, server: number];
   readonly watchSupervisor!: (onHandoff: () => void) => void;
@@ -274,16 +279,16 @@ export class NativeAddon {
   readonly listDirectory!: (path: Uint8Array, maxEntries: number, onDone: (listing: NativeListing) => void) => void;
 
   // ---- sockets
-  /** Port -1: `host` is the path of a Unix socket. Returns the listener with its bound port, or an errno. */
+  /** Without a port, `host` is the path of a Unix socket. Returns the listener with its bound port, or an errno. */
   readonly listenAt!: (
     host: string,
-    port: number,
+    port: number | null,
     backlog: number,
-    /** `peerUid` is -1 unless the peer is connected through a Unix socket. */
-    onConnection: (socket: NativeSocket, peerName: string, peerUid: number) => void,
-    /** Listening descriptor of the previous server, or -1. The listener takes ownership. */
-    descriptor: number,
-  ) => [listener: NativeListener, port: number] | number;
+    /** `peerUid` is null unless the peer is connected through a Unix socket. */
+    onConnection: (socket: NativeSocket, peerName: string, peerUid: number | null) => void,
+    /** Listening descriptor of the previous server, or null. The listener takes ownership. */
+    descriptor: number | null,
+  ) => [listener: NativeListener, port: number | null] | number;
   /**
    * Returns a channel and the sandbox's end, which the caller owns; or an errno. Calls `onListeners` once, with
    * descriptors that the callee owns; with none if the sandbox closed its end before. Never after the channel is closed.
@@ -292,16 +297,16 @@ export class NativeAddon {
     onListeners: (descriptors: number[]) => void,
   ) => [channel: NativeListenerChannel, sandboxEnd: number] | number;
   readonly closeListenerChannel!: (channel: NativeListenerChannel) => void;
-  /** Returns a connected, non-blocking Unix datagram socket, which the caller owns, or the negated errno. */
-  readonly connectDatagram!: (path: string) => number;
+  /** Returns a connected, non-blocking Unix datagram socket, which the caller owns, or the errno. */
+  readonly connectDatagram!: (path: string) => [descriptor: number] | number;
   readonly closeListener!: (listener: NativeListener) => void;
   /** Returns a socket of a client that reads `input` and writes `output`, which it duplicates; or an errno. */
   readonly openClientSocket!: (input: number, output: number) => NativeSocket | number;
   /**
-   * Returns a socket of a client, which may still be connecting; or an errno, 0 if `host` is a name or an invalid path.
-   * Port -1: `host` is the path of a Unix socket.
+   * Returns a socket of a client, which may still be connecting; or an errno; or null if `host` is a name or an invalid
+   * path. Without a port, `host` is the path of a Unix socket.
    */
-  readonly connectSocket!: (host: string, port: number) => NativeSocket | number;
+  readonly connectSocket!: (host: string, port: number | null) => NativeSocket | number | null;
   /** Starts reading. */
   readonly startSocket!: (socket: NativeSocket, listener: NativeSocketListener) => void;
   /**
@@ -324,8 +329,8 @@ export class NativeAddon {
     opening: FrameOpening,
   ) => void;
   readonly sendBytes!: (socket: NativeSocket, bytes: Uint8Array) => void;
-  /** Passes two descriptors to the server at the other end of a Unix connection. Returns an errno, or 0. */
-  readonly transferStdio!: (connection: number, input: number, output: number) => number;
+  /** Passes two descriptors to the server at the other end of a Unix connection. Returns the errno, or null. */
+  readonly transferStdio!: (connection: number, input: number, output: number) => number | null;
   /** Line with which the server confirms a transfer. */
   readonly transferLine!: string;
   readonly pauseSocket!: (socket: NativeSocket) => void;
@@ -333,10 +338,10 @@ export class NativeAddon {
   readonly endSocket!: (socket: NativeSocket) => void;
   readonly destroySocket!: (socket: NativeSocket) => void;
   /**
-   * Returns the descriptor, which the caller then owns; -1 if the socket carries frames, has queued data, serves transferred
+   * Returns the descriptor, which the caller then owns; null if the socket carries frames, has queued data, serves transferred
    * stdio or is closed.
    */
-  readonly detachSocket!: (socket: NativeSocket) => number;
+  readonly detachSocket!: (socket: NativeSocket) => number | null;
   readonly queuedBytes!: (socket: NativeSocket) => number;
   readonly sentBytes!: (socket: NativeSocket) => number;
   readonly receivedBytes!: (socket: NativeSocket) => number;
@@ -380,10 +385,10 @@ export class NativeAddon {
   readonly canMakeThreads!: (count: number) => boolean;
   /** Exits without waiting for threads or running exit handlers. */
   readonly exitNow!: (code: number) => void;
-  /** Locks the file until the descriptor is closed. Returns 0 or the errno: EAGAIN while another process holds the lock. */
-  readonly lockFile!: (fd: number) => number;
-  /** Reserves disk space for a range of the file without changing its size. Returns 0 or the errno. */
-  readonly reserveSpace!: (fd: number, offset: number, length: number) => number;
+  /** Locks the file until the descriptor is closed. Returns null or the errno: EAGAIN while another process holds the lock. */
+  readonly lockFile!: (fd: number) => number | null;
+  /** Reserves disk space for a range of the file without changing its size. Returns the errno, or null. */
+  readonly reserveSpace!: (fd: number, offset: number, length: number) => number | null;
   /** Sets close-on-exec on all inherited descriptors except stdio. */
   readonly closeOnExec!: () => void;
   /** For tests: disables pidfds, close_range and wide instructions, as on an older host. */

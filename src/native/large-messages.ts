@@ -37,11 +37,10 @@ export async function parseLargeJson(
     native.scanMessage(message, MAX_JSON_VALUES, MAX_JSON_DEPTH, resolve),
   );
   const builder = new ValueBuilder(kindsOf(native), message, scanned, yieldToLoop);
-  const isValid = scanned.isUtf8 && scanned.problem === "";
-  const value = isValid ? await builder.build() : null;
+  const { isUtf8, problem } = scanned;
+  const parsed = problem === null ? (isUtf8 ? await builder.build() : null) : ({ ok: false, problem } as const);
   if (!builder.sharesMemory) void releaseMemory(native, message);
-  if (!scanned.isUtf8) return null;
-  return value ?? { ok: false, problem: scanned.problem };
+  return isUtf8 ? parsed : null;
 }
 
 /** Returns the memory of a message to the system, in parts, because all at once takes long. */

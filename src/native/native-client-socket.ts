@@ -65,7 +65,7 @@ export class NativeClientSocket extends NativeFrameSocket<ClientSocketEvents> im
       onWrite: () => undefined,
       onEvent: (event) => {
         if (this.frames) this.onFrameEvent(this.frames, event);
-        else if (event.type === "close" && event.errno !== 0)
+        else if (event.type === "close" && event.errno !== null)
           this.unframed?.end(socketError(event.errno, event.syscall, this.#target));
         else if (event.type !== "drain") this.unframed?.end();
       },
@@ -125,15 +125,15 @@ export class NativeClientSocket extends NativeFrameSocket<ClientSocketEvents> im
  * failed connection that is known at once.
  */
 export function connectNativeSocket(native: NativeAddon, address: ListenAddress): NativeClientSocket | null {
-  const [host, port] = "path" in address ? [address.path, -1] : [address.host, address.port];
-  const target = port < 0 ? host : `${host}:${port}`;
+  const [host, port] = "path" in address ? [address.path, null] : [address.host, address.port];
+  const target = port === null ? host : `${host}:${port}`;
   const socket = native.connectSocket(host, port);
-  if (socket === 0) return null;
+  if (socket === null) return null;
   if (typeof socket === "number") throw socketError(socket, "connect", target);
   return new NativeClientSocket(native, socket, target);
 }
 
-/** Returns the error that Node has for a failed socket. */
+/** Returns the error of a failed socket, with the text and members that Node's sockets give it. */
 function socketError(errno: number, syscall: string, target: string): Error {
   const code = systemErrors().getSystemErrorName(-errno);
   // The first read or write reports why a socket could not connect.

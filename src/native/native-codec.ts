@@ -11,8 +11,8 @@ export function nativeCodec(native: NativeAddon): ByteCodec {
 }
 
 /** Returns the description of an abnormal close; null after a normal one. */
-export function closeProblem({ errno, syscall }: { errno: number; syscall: string }): string | null {
-  return errno === 0 ? null : `${syscall} ${systemErrors().getSystemErrorName(-errno)}`;
+export function closeProblem({ errno, syscall }: { errno: number | null; syscall: string }): string | null {
+  return errno === null ? null : `${syscall} ${systemErrors().getSystemErrorName(-errno)}`;
 }
 
 /** Loaded on demand: importing node:util evaluates all of its exports, some of which load further modules. */

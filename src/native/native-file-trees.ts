@@ -25,7 +25,7 @@ async function list(native: NativeAddon, path: NativePath, maxEntries: number): 
     native.listDirectory(Buffer.from(path), maxEntries, resolve),
   );
   const { errno, names, kinds, truncated } = listing;
-  if (errno !== 0) throw systemError(errno, path);
+  if (errno !== null) throw systemError(errno, path);
   const slices = new SliceCounter();
   const entries: ListedEntry[] = [];
   let from = 0;
@@ -48,9 +48,8 @@ function systemError(errno: number, path: NativePath): Error {
 async function run(native: NativeAddon, root: NativePath, start: (onDone: TreeCallback) => void): Promise<void> {
   const { errno, failure, path } = await new Promise<NativeTreeResult>((resolve) => start(resolve));
   const failed = path.length === 0 ? root : joinNative(root, nativeFromBytes(path));
-  const kind = native.treeFailures[failure];
+  const kind = failure === null ? null : native.treeFailures[failure];
   if (kind === "unsupportedKind") throw unsupportedKind();
   if (kind === "unsizedTooLarge") throw unsizedTooLarge(failed);
-  if (errno === 0) return;
-  throw systemError(errno, failed);
+  if (errno !== null) throw systemError(errno, failed);
 }

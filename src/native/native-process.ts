@@ -14,7 +14,7 @@ import type { PersistentChild, SupervisorChannel } from "../local/persistent/per
 import type { ProcessPlatform } from "../local/platform.ts";
 import { toSpawnError } from "../local/spawn-error.ts";
 import { serverCgroupPath } from "../local/tree/cgroups.ts";
-import type { ProcessEntry, ProcessTable, ProcessTag } from "../local/tree/process-table.ts";
+import type { ProcessEntry, ProcessTable } from "../local/tree/process-table.ts";
 import { treeTags } from "../local/tree/tree-tags.ts";
 import type { NativeAddon, NativeChild, NativeChildEvent, NativeEntries } from "./addon.ts";
 import { NativeEventError } from "./addon.ts";
@@ -40,7 +40,7 @@ export function nativePlatform(native: NativeAddon, supervisor: SupervisorChanne
         onFailure(errnoMessage(errno));
       };
       const errno = native.openProcessCgroups(directory, Float64Array.from(persistentTags));
-      if (errno !== 0) onCgroupFailure(errno);
+      if (errno !== null) onCgroupFailure(errno);
     },
     degraded: [],
   };
@@ -51,12 +51,12 @@ export function nativeSpawn(native: NativeAddon, onCgroupFailure = (_errno: numb
   return (spec, events) =>
     new Promise((resolve, reject) => {
       let started: NativeChildProcess | null = null;
-      const issued = native.spawn({
+      const issuedTag = native.spawn({
         file: spec.file,
         argv: joinNulTerminated(spec.argv),
         env: joinVariables(spec.env),
         cwd: spec.cwd,
-        directory: spec.directory ?? -1,
+        directory: spec.directory ?? null,
         terminal: spec.terminal !== null,
         rows: spec.terminal?.rows ?? 0,
         cols: spec.terminal?.cols ?? 0,
@@ -66,24 +66,22 @@ export function nativeSpawn(native: NativeAddon, onCgroupFailure = (_errno: numb
         cgroups: spec.limits ? joinNulTerminated(spec.limits.cgroups) : "",
         landlock: spec.landlock ?? false,
         wantsCgroup: !spec.limits?.tree,
-        persistentRecord: spec.persistent?.record ?? "",
-        maxOutputBytes: spec.persistent?.maxOutputBytes ?? Number.POSITIVE_INFINITY,
+        persistentRecord: spec.persistent?.record ?? null,
+        maxOutputBytes: spec.persistent?.maxOutputBytes ?? null,
         onDone: (result) => {
           if ("syscall" in result) {
             treeTags.forget(issuedTag);
             reject(toSpawnError(result.errno, result.syscall, result.path));
             return;
           }
-          const { child, pid, pts, pipes, cgroupLease, cgroupErrno } = result;
-          const treeTag = toTreeTag(result.treeTag);
+          const { child, pid, pts, pipes, treeTag, cgroupLease, cgroupErrno } = result;
           if (treeTag !== issuedTag) treeTags.forget(issuedTag);
           // The addon issued a tag but could not set it.
           if (treeTag === null && issuedTag !== null) treeTags.add(treeTag);
-          if (cgroupErrno !== 0) onCgroupFailure(cgroupErrno);
-          const cgroup = spec.limits?.tree ?? (cgroupLease > 0 ? nativeProcessCgroup(native, cgroupLease) : null);
+          if (cgroupErrno !== null) onCgroupFailure(cgroupErrno);
+          const cgroup = spec.limits?.tree ?? (cgroupLease === null ? null : nativeProcessCgroup(native, cgroupLease));
           const identity = { pid, treeTag, cgroup };
-          const stdio = { pipes, pts: pts < 0 ? null : pts };
-          started = new NativeChildProcess(native, child, identity, stdio, spec.persistent !== undefined);
+          started = new NativeChildProcess(native, child, identity, { pipes, pts }, spec.persistent !== undefined);
           resolve(started);
         },
         onOutput: (stream, chunk) => events.output(stream, chunk),
@@ -93,7 +91,6 @@ export function nativeSpawn(native: NativeAddon, onCgroupFailure = (_errno: numb
           dispatchChildEvent(events, event);
         },
       });
-      const issuedTag = toTreeTag(issued);
       // Registered before the start completes, because a descendant may already be an orphan then.
       treeTags.add(issuedTag);
     });
@@ -144,7 +141,7 @@ export class NativeChildProcess implements Child {
   }
 
   get startTime(): number | null {
-    return this.#native.startTime(this.#child) || null;
+    return this.#native.startTime(this.#child);
   }
 
   clearStdioIdentity(): void {
@@ -223,7 +220,7 @@ class NativeChildInput implements ChildInput {
 export function dispatchChildEvent(events: ChildEvents, event: NativeChildEvent): void {
   switch (event.type) {
     case "exit":
-      events.exit(event.signal > 0 ? { type: "signal", signal: event.signal } : { type: "code", code: event.code });
+      events.exit("signal" in event ? { type: "signal", signal: event.signal } : { type: "code", code: event.code });
       break;
     case "close":
       events.close();
@@ -266,16 +263,6 @@ function joinVariables(env: ChildSpec["env"]): string {
   return joined;
 }
 
-/** Converts a tree tag of the addon, where 0 means untagged. */
-export function toTreeTag(tag: number): number | null {
-  return tag === 0 ? null : tag;
-}
-
-/** Converts the tag of a process that the addon has read: 0 if it is untagged, negative if it has tampered with the tag. */
-export function toProcessTag(tag: number): ProcessTag | null {
-  return tag === 0 ? null : { tag: Math.abs(tag), isTampered: tag < 0 };
-}
-
 /** Process table of the addon: takes microseconds, where reading /proc from JavaScript takes milliseconds. */
 export function nativeProcessTable(native: NativeAddon): ProcessTable {
   const decode = processEntryDecoder(native.processEntryFields);
@@ -285,9 +272,9 @@ export function nativeProcessTable(native: NativeAddon): ProcessTable {
     children: (parents) =>
       [...parents].flatMap((parent) => native.childPids(parent).flatMap((pid) => decode(native.entry(pid)))),
     entry: (pid) => decode(native.entry(pid))[0] ?? null,
-    tagOf: (pid) => toProcessTag(native.tagOf(pid)),
-    hasOpen: (pid, stdio) => native.hasStdioOpen(pid, stdio.pts ?? -1, ...stdio.pipes),
-    signal: (identity, signal) => native.signal(identity.pid, identity.startTime, signal) === 0,
+    tagOf: (pid) => native.tagOf(pid),
+    hasOpen: (pid, stdio) => native.hasStdioOpen(pid, stdio.pts, ...stdio.pipes),
+    signal: (identity, signal) => native.signal(identity.pid, identity.startTime, signal) === null,
   };
 }
 

@@ -36,11 +36,11 @@ function writeRequest(...[id, processId, writeId, chunk]: NativeWriteRequest): M
 }
 
 /** Listens with the addon, on an inherited listening descriptor if one is given. */
-export function nativeListener(native: NativeAddon, descriptor = -1): ListenFunction {
+export function nativeListener(native: NativeAddon, descriptor: number | null = null): ListenFunction {
   return async (address, onConnection) => {
-    const [host, port] = "path" in address ? [address.path, -1] : [address.host, address.port];
-    const accept = (socket: NativeSocket, peerName: string, peerUid: number) =>
-      onConnection(new NativeServerSocket(native, socket, peerName, peerUid < 0 ? null : peerUid));
+    const [host, port] = "path" in address ? [address.path, null] : [address.host, address.port];
+    const accept = (socket: NativeSocket, peerName: string, peerUid: number | null) =>
+      onConnection(new NativeServerSocket(native, socket, peerName, peerUid));
     const result = native.listenAt(host, port, LISTEN_BACKLOG, accept, descriptor);
     if (typeof result === "number") {
       const name = systemErrors().getSystemErrorName(-result);
@@ -48,7 +48,7 @@ export function nativeListener(native: NativeAddon, descriptor = -1): ListenFunc
       throw Object.assign(new Error(`listen ${name}: ${message}`), { code: name });
     }
     const [listener, boundPort] = result;
-    return { port: boundPort === 0 ? null : boundPort, close: () => native.closeListener(listener) };
+    return { port: boundPort, close: () => native.closeListener(listener) };
   };
 }
 
@@ -92,7 +92,7 @@ class NativeServerSocket extends NativeFrameSocket<AcceptedSocketEvents> impleme
   detachToNode(received: Buffer): Socket | null {
     this.unframed = null;
     const fd = this.native.detachSocket(this.socket);
-    if (fd < 0) return null;
+    if (fd === null) return null;
     const { Socket } = process.getBuiltinModule("node:net");
     const stream = new Socket({ fd, readable: true, writable: true, allowHalfOpen: true });
     stream.once("close", () => this.#closed.resolve());

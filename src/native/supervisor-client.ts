@@ -3,7 +3,7 @@ import type { ChildEvents } from "../local/child.ts";
 import type { RestoredChild, RestoredEvent, SupervisorChannel } from "../local/persistent/persistent-child.ts";
 import { treeTags } from "../local/tree/tree-tags.ts";
 import type { NativeAddon, NativeRestored } from "./addon.ts";
-import { dispatchChildEvent, NativeChildProcess, nativeProcessCgroup, toTreeTag } from "./native-process.ts";
+import { dispatchChildEvent, NativeChildProcess, nativeProcessCgroup } from "./native-process.ts";
 
 /** The supervisor of this server. */
 export interface Supervisor {
@@ -21,10 +21,10 @@ export interface Supervisor {
 
 /** Settings of the supervisor, which each server sends. */
 export interface SupervisionOptions {
-  /** Silence after which the supervisor replaces the server, in milliseconds; 0: never. */
-  livenessTimeoutMs: number;
-  /** Crashes within a minute after which the supervisor ends everything. Default: never. */
-  giveUpAfter?: number | undefined;
+  /** Silence after which the supervisor replaces the server, in milliseconds; null: never. */
+  livenessTimeoutMs: number | null;
+  /** Crashes within a minute after which the supervisor ends everything; null: never. */
+  giveUpAfter: number | null;
 }
 
 /**
@@ -33,7 +33,7 @@ export interface SupervisionOptions {
  */
 export function connectSupervisor(
   native: NativeAddon,
-  { livenessTimeoutMs, giveUpAfter = 0 }: SupervisionOptions,
+  { livenessTimeoutMs, giveUpAfter }: SupervisionOptions,
   env: NodeJS.ProcessEnv = process.env,
 ): Supervisor | null {
   const address = /^(\d+):([0-9a-f]{8}):(\d+)$/.exec(env.PROCWIRE_SUPERVISOR ?? "");
@@ -50,7 +50,7 @@ export function connectSupervisor(
       takeRestored: () => takeRestoredChild(native),
     },
     generation: `${instance}-${generation}`,
-    listener: listener < 0 ? null : listener,
+    listener,
     ready: () => void native.notifySupervisor(ready),
     sendHeartbeat: () => void native.notifySupervisor(heartbeat),
     onHandoff: (handOff) => native.watchSupervisor(handOff),
@@ -79,13 +79,13 @@ function takeRestoredChild(native: NativeAddon): RestoredChild | "unreadable" | 
   if (taken === true) return "unreadable";
   const [child, restored] = taken;
   const { pid, treeTag, pipes, pts } = restored;
-  treeTags.add(toTreeTag(treeTag));
+  treeTags.add(treeTag);
   started = new NativeChildProcess(
     native,
     child,
     // The cgroup lease of a persistent process is its tree tag.
-    { pid, treeTag: toTreeTag(treeTag), cgroup: nativeProcessCgroup(native, treeTag) },
-    { pipes, pts: pts < 0 ? null : pts },
+    { pid, treeTag, cgroup: treeTag === null ? null : nativeProcessCgroup(native, treeTag) },
+    { pipes, pts },
     true,
   );
   return {

@@ -102,7 +102,7 @@ describe("a server that receives descriptors", { timeout: 600_000 }, () => {
     const file = openSync("/dev/null", "r+");
     const listener = descriptorOf(tcp);
     const before = openDescriptors(server.serverPid()).length;
-    const passAll: ((connection: number) => number)[] = [
+    const passAll: ((connection: number) => number | null)[] = [
       (connection) => transferStdio(connection, file, file),
       (connection) => transferStdio(connection, connection, file),
       (connection) => transferStdio(connection, descriptorOf(tcpSocket), descriptorOf(tcpSocket)),
@@ -110,7 +110,7 @@ describe("a server that receives descriptors", { timeout: 600_000 }, () => {
     ];
     for (const pass of passAll) {
       const connection = await opened(connect({ path }));
-      assert.equal(pass(descriptorOf(connection)), 0);
+      assert.equal(pass(descriptorOf(connection)), null);
       await closed(connection);
     }
     tcpSocket.destroy();
@@ -120,7 +120,7 @@ describe("a server that receives descriptors", { timeout: 600_000 }, () => {
     assert.match(await text(alone), /^HTTP\/1\.1 400 /);
     const late = await opened(connect({ path }));
     late.write("GET /healthz HTTP/1.1\r\n");
-    assert.equal(transferStdio(descriptorOf(late), file, file), 0);
+    assert.equal(transferStdio(descriptorOf(late), file, file), null);
     late.end("\r\n\r\n");
     await closed(late);
     await until("all descriptors are closed", () => openDescriptors(server.serverPid()).length === before);

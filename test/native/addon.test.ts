@@ -1,9 +1,12 @@
 import assert from "node:assert/strict";
+import { constants } from "node:os";
 import { describe, test } from "node:test";
+import { asObject } from "../../src/base/json-fields.ts";
 import type { AcceptedSocket } from "../../src/connection/accepted-socket.ts";
 import { MAX_QUEUED_INPUT_BYTES, MAX_WRITE_IDS } from "../../src/exec/backend/input-limits.ts";
 import { PERSISTENT_RETAINED_BYTES } from "../../src/exec/backend/persistent-process.ts";
 import type { ChildEvents } from "../../src/local/child.ts";
+import { procFsTable } from "../../src/local/tree/process-table.ts";
 import {
   NativeAddon,
   type NativeSocket,
@@ -33,6 +36,25 @@ describe("the addon", { skip: NO_ADDON }, () => {
     ];
     for (const [name, member] of Object.entries(addon()))
       assert.equal(typeof member === "function", !values.includes(name), name);
+  });
+
+  test("returns null, and no number of a special meaning, for absent values", async () => {
+    const native = addon();
+    const own = procFsTable.entry(process.pid);
+    assert.ok(own);
+    assert.equal(native.tagOf(process.ppid), null);
+    assert.equal(native.signal(process.pid, own.startTime, 0), null);
+    assert.equal(native.signal(process.pid, own.startTime + 1, 0), constants.errno.ESRCH);
+    assert.equal(native.connectSocket("a name", 1), null);
+    assert.equal(native.connectSocket("/missing", null), constants.errno.ENOENT);
+    assert.equal(native.connectDatagram("/missing"), constants.errno.ENOENT);
+    const listened = native.listenAt("127.0.0.1", 0, 1, () => undefined, null);
+    assert.ok(Array.isArray(listened) && Number(listened[1]) > 0);
+    native.closeListener(listened[0]);
+    const scanned = await new Promise((resolve) => native.scanMessage(Buffer.from("[]"), 10, 10, resolve));
+    assert.equal(asObject(scanned).problem, null);
+    const listing = await new Promise((resolve) => native.listDirectory(Buffer.from("/proc/self/fd"), 10, resolve));
+    assert.equal(asObject(listing).errno, null);
   });
 
   test("uses the same input limits as the TypeScript code", async () => {

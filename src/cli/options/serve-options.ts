@@ -211,8 +211,9 @@ function supervisionOptions(values: ServeOptionValues): ServeOptions["supervised
     throw new UsageError(
       "--ws-auth auto conflicts with --supervised: the token would change with each server; use --ws-token-file",
     );
+  const livenessTimeoutMs = inMs(values["liveness-timeout"]) ?? DEFAULT_LIVENESS_TIMEOUT_MS;
   return {
-    livenessTimeoutMs: inMs(values["liveness-timeout"]) ?? DEFAULT_LIVENESS_TIMEOUT_MS,
+    livenessTimeoutMs: livenessTimeoutMs === 0 ? null : livenessTimeoutMs,
     giveUpAfter: crashLimit(values["give-up-after"]),
   };
 }
@@ -220,8 +221,8 @@ function supervisionOptions(values: ServeOptionValues): ServeOptions["supervised
 /** As in native/programs/server-lifecycle.h. */
 const MAX_CRASH_LIMIT = 1024;
 
-function crashLimit(value: ServeOptionValue | undefined): number | undefined {
-  if (value === undefined) return undefined;
+function crashLimit(value: ServeOptionValue | undefined): number | null {
+  if (value === undefined) return null;
   if (typeof value !== "number" || value < 1 || value > MAX_CRASH_LIMIT)
     throw new UsageError(`--give-up-after \`${value}\`: expected 1 to ${MAX_CRASH_LIMIT} crashes`);
   return value;

@@ -5,12 +5,12 @@ import { type ChainPosition, type FileTail, findRotatedTail, readTail } from "./
 
 /** System calls that Node lacks. Absent without the native addon. */
 export interface AuditSystem {
-  /** Locks a file until its descriptor is closed. Returns 0 or the errno. */
-  lockFile(fd: number): number;
-  /** Reserves disk space without changing the size of the file. Returns 0 or the errno. */
-  reserveSpace(fd: number, offset: number, length: number): number;
-  /** Returns a connected, non-blocking datagram socket, or the negated errno. */
-  connectDatagram(path: string): number;
+  /** Locks a file until its descriptor is closed. Returns the errno, or null. */
+  lockFile(fd: number): number | null;
+  /** Reserves disk space without changing the size of the file. Returns the errno, or null. */
+  reserveSpace(fd: number, offset: number, length: number): number | null;
+  /** Returns a connected, non-blocking datagram socket, or the errno. */
+  connectDatagram(path: string): [descriptor: number] | number;
 }
 
 /** Minimum space reserved for the lines of calls in progress: about a thousand lines, or ten of the largest. */
@@ -84,7 +84,7 @@ export class AuditFile {
     if (!this.#system || !this.#isRegular || !this.#canReserve) return null;
     if (this.#reservedUntil - this.#size >= MIN_RESERVED_BYTES) return null;
     const errno = this.#system.reserveSpace(this.#fd, this.#size, RESERVE_STEP_BYTES);
-    if (errno === 0) {
+    if (errno === null) {
       this.#reservedUntil = this.#size + RESERVE_STEP_BYTES;
       return null;
     }
@@ -142,8 +142,8 @@ export class AuditFile {
   }
 
   #lock(fd: number): void {
-    const errno = this.#system && fstatSync(fd).isFile() ? this.#system.lockFile(fd) : 0;
-    if (errno === 0) return;
+    const errno = this.#system && fstatSync(fd).isFile() ? this.#system.lockFile(fd) : null;
+    if (errno === null) return;
     const code = getSystemErrorName(-errno);
     if (code === "EAGAIN") throw new Error("another server writes this file; give each server its own file");
     // The file system has no locks.

@@ -81,13 +81,13 @@ export class AuditSink {
   #connect(): string | null {
     if (this.#fd !== null) return null;
     if (this.#clock.monotonic() < this.#retryAtMs) return this.#failure ?? "ENOTCONN";
-    const fd = this.#system.connectDatagram(this.#address.path);
-    if (fd >= 0) {
-      this.#fd = fd;
-      return null;
+    const opened = this.#system.connectDatagram(this.#address.path);
+    if (typeof opened === "number") {
+      this.#retryAtMs = this.#clock.monotonic() + RECONNECT_INTERVAL_MS;
+      return getSystemErrorName(-opened);
     }
-    this.#retryAtMs = this.#clock.monotonic() + RECONNECT_INTERVAL_MS;
-    return getSystemErrorName(fd);
+    [this.#fd] = opened;
+    return null;
   }
 
   #write(line: string): string | null {

@@ -5,8 +5,8 @@ import { type Clock, systemClock } from "../../../src/async/clock.ts";
 import type { ProcessEntry, ProcessIdentity, ProcessTable } from "../../../src/local/tree/process-table.ts";
 import { TreeKiller } from "../../../src/local/tree/tree-kill.ts";
 import { treeTags } from "../../../src/local/tree/tree-tags.ts";
-import { toProcessTag, toTreeTag } from "../../../src/native/native-process.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
+import { toProcessTag, toTreeTag } from "./fake-tags.ts";
 
 /** The cost of reading one process, on a clock that counts nothing else. */
 const MS_PER_READ = 0.001;

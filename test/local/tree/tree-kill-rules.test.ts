@@ -5,8 +5,8 @@ import type { ProcessEntry, ProcessTable } from "../../../src/local/tree/process
 import { TreeKiller } from "../../../src/local/tree/tree-kill.ts";
 import type { TreeOptions } from "../../../src/local/tree/tree-members.ts";
 import { treeTags } from "../../../src/local/tree/tree-tags.ts";
-import { toProcessTag, toTreeTag } from "../../../src/native/native-process.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
+import { toProcessTag, toTreeTag } from "./fake-tags.ts";
 
 const { SIGTERM, SIGCONT, SIGKILL } = constants.signals;
 const FIRST_PID = 1000;

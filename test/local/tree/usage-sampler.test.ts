@@ -4,9 +4,9 @@ import { describe, test } from "node:test";
 import { createLocalBackend } from "../../../src/host/create-local-backend.ts";
 import { listProcesses } from "../../../src/local/tree/process-table.ts";
 import { UsageSampler } from "../../../src/local/tree/usage-sampler.ts";
-import { toProcessTag } from "../../../src/native/native-process.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
 import { until } from "../../support/system/until.ts";
+import { toProcessTag } from "./fake-tags.ts";
 
 const start = (processId: string, script: string) => ({
   ...{ processId, argv: ["/bin/bash", "-c", script], cwd: "/", env: { PATH: "/usr/bin:/bin" }, tty: false },
