@@ -112,7 +112,7 @@ function wildcard(pattern: string): (name: string) => boolean {
     const text = [...name.toLowerCase()];
     let textAt = 0;
     let patternAt = 0;
-    let star = -1;
+    let star: number | null = null;
     let retryFrom = 0;
     while (textAt < text.length) {
       if (wanted[patternAt] === "*") {
@@ -121,7 +121,7 @@ function wildcard(pattern: string): (name: string) => boolean {
       } else if (patternAt < wanted.length && (wanted[patternAt] === "?" || wanted[patternAt] === text[textAt])) {
         patternAt++;
         textAt++;
-      } else if (star >= 0) {
+      } else if (star !== null) {
         patternAt = star + 1;
         textAt = ++retryFrom;
       } else {

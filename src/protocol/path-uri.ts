@@ -119,22 +119,25 @@ export function percentDecode(text: string): Uint8Array {
   let length = 0;
   for (let at = 0; at < bytes.length; at++) {
     const byte = bytes[at] ?? 0;
-    const high = byte === PERCENT ? hexDigit(bytes[at + 1]) : -1;
-    const low = high < 0 ? -1 : hexDigit(bytes[at + 2]);
-    bytes[length++] = low < 0 ? byte : high * 16 + low;
-    if (low >= 0) at += 2;
+    const high = byte === PERCENT ? hexDigit(bytes[at + 1]) : null;
+    const low = high === null ? null : hexDigit(bytes[at + 2]);
+    if (high === null || low === null) bytes[length++] = byte;
+    else {
+      bytes[length++] = high * 16 + low;
+      at += 2;
+    }
   }
   return bytes.subarray(0, length);
 }
 
 const PERCENT = 0x25;
 
-/** Returns the value of an ASCII hexadecimal digit, or -1. */
-function hexDigit(byte: number | undefined): number {
-  if (byte === undefined) return -1;
+/** Returns the value of an ASCII hexadecimal digit, or null. */
+function hexDigit(byte: number | undefined): number | null {
+  if (byte === undefined) return null;
   if (byte >= 0x30 && byte <= 0x39) return byte - 0x30;
   const lower = byte | 0x20;
-  return lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : -1;
+  return lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : null;
 }
 
 function percentEncode(byte: number): string {

@@ -12,7 +12,8 @@ export interface BadgeText {
 }
 
 /** How a process ended. */
-type ExitInfo = Pick<ProcessListing, "exitCode" | "signal"> & {
+/** How a process ended. The exit code is null if the server lost track of the process. */
+export type ExitInfo = Pick<ProcessListing, "exitCode" | "signal"> & {
   reason?: ExitReason | undefined;
   limit?: string | undefined;
 };

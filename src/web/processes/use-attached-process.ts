@@ -2,7 +2,8 @@ import type { RefObject } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { userMessage } from "../../base/error-message.ts";
 import type { AttachedProcess, AttachRole, ExecServerClient } from "../../client/browser.ts";
-import type { ExitStatus, TerminalSize } from "../../exec/exec-process.ts";
+import type { TerminalSize } from "../../exec/exec-process.ts";
+import type { ExitInfo } from "../app/state-badge.ts";
 import { TerminalFollower } from "../terminal/terminal-follower.ts";
 import { TerminalView } from "../terminal/terminal-view.ts";
 import { isDriven, rememberDriven } from "./driven-process.ts";
@@ -44,7 +45,7 @@ export function useAttachedProcess(options: AttachOptions) {
   const [prompt, setPrompt] = useState<Prompt>(null);
   const [note, setNote] = useState<string | null>(null);
   const [size, setSize] = useState<TerminalSize | null>(null);
-  const [end, setEnd] = useState<ExitStatus | null>(null);
+  const [end, setEnd] = useState<ExitInfo | null>(null);
   const [hasEarlierOutput, setEarlierOutput] = useState(false);
   const view = useRef<TerminalView | null>(null);
   const follower = useRef<TerminalFollower | null>(null);

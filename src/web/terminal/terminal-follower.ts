@@ -1,6 +1,7 @@
 import type { AttachedProcess } from "../../client/browser.ts";
-import type { ExitStatus, OutputChunk, TerminalSize } from "../../exec/exec-process.ts";
+import type { OutputChunk, TerminalSize } from "../../exec/exec-process.ts";
 import { formatBytes } from "../app/format.ts";
+import type { ExitInfo } from "../app/state-badge.ts";
 import type { TerminalView } from "./terminal-view.ts";
 
 /** Bytes per read of earlier output. */
@@ -8,10 +9,10 @@ const PAGE_BYTES = 256 * 1024;
 /** Minimum time between two renderings after gaps: bulk output can cause many gaps per second. */
 const RENDER_INTERVAL_MS = 1_000;
 /** Exit status of a process that the server lost track of. */
-const UNKNOWN_EXIT: ExitStatus = { exitCode: -1, signal: null, reason: "exited", sandboxDenied: false };
+const UNKNOWN_EXIT: ExitInfo = { exitCode: null, signal: null };
 
 export interface FollowListener {
-  onEnd: (end: ExitStatus) => void;
+  onEnd: (end: ExitInfo) => void;
   onSize: (size: TerminalSize) => void;
   /** Called with whether the terminal lacks retained output before its first line. */
   onEarlierOutput: (isMissing: boolean) => void;
@@ -68,7 +69,7 @@ export class TerminalFollower {
     }
   }
 
-  #end(status: ExitStatus): void {
+  #end(status: ExitInfo): void {
     if (!this.#hasEnded) this.#listener.onEnd(status);
     this.#hasEnded = true;
   }

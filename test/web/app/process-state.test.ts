@@ -25,5 +25,5 @@ test("the badge of an ended process names its exit code or what ended it", () =>
   assert.equal(describeExit({ ...ended, reason: "limit", limit: "outputBytes" }).label, "killed");
   assert.equal(describeExit({ ...ended, reason: "terminated" }).label, "killed");
   assert.equal(describeExit(ended).label, "failed");
-  assert.equal(describeExit({ ...ended, exitCode: -1 }).label, "failed");
+  for (const exitCode of [-1, null]) assert.equal(describeExit({ ...ended, exitCode }).label, "failed");
 });
