@@ -9,8 +9,8 @@ export type AuditOutcome = "allowed" | "refused" | "failed";
 /** The principal and session that act. `session` is a number, because session ids are secret. */
 export interface Actor {
   principal: string;
-  /** Absent for actions of the console, which has no session of the protocol; 0 before the handshake. */
-  session?: number | undefined;
+  /** Absent for actions of the console, which has no session of the protocol; null before the handshake. */
+  session?: number | null | undefined;
 }
 
 /** Events that are not methods. */

@@ -302,7 +302,7 @@ export class ConnectionHandler {
   }
 
   #actor(): Actor {
-    return { principal: this.#deps.principal.id, session: this.#findSession()?.number ?? 0 };
+    return { principal: this.#deps.principal.id, session: this.#findSession()?.number ?? null };
   }
 
   /** Returns the session, or null before the handshake. */

@@ -116,6 +116,18 @@ describe("an audited server", () => {
     assert.deepEqual([code, stderr], [0, ""]);
   });
 
+  test("records a refused call before the handshake without a session", async () => {
+    using scratch = scratchDirectory();
+    const path = secretPath(scratch.path, "audit.jsonl");
+    await using server = await serve("--audit", path);
+    await using client = await server.connect();
+    const refused = await client.request("process/start", startParams("early", ["true"]));
+    assert.ok(refused.error);
+    await until("the refusal is written", () => linesOf(path).some(({ event }) => event === "process/start"));
+    const { principal, session, outcome } = linesOf(path).find(({ event }) => event === "process/start") ?? {};
+    assert.deepEqual([typeof principal, session, outcome], ["string", null, "refused"]);
+  });
+
   test("logs files, HTTP requests, sign-ins and rejected tokens, without content, query strings and secrets", async () => {
     using scratch = scratchDirectory();
     const path = secretPath(scratch.path, "audit.jsonl");
