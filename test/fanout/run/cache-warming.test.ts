@@ -12,7 +12,7 @@ test("one row sends a long common prefix first, and the others follow when it is
       assert.ok(isKnown, "a second row was executed before the first was answered");
       return report(request);
     }
-    // Without warming, all lanes would have sent their requests long before.
+    // Without warming, all slots would have sent their requests before.
     await new Promise((wake) => setTimeout(wake, 100));
     isKnown = true;
     return report(request);
