@@ -67,10 +67,10 @@ export async function runMix(options: MixOptions): Promise<MixResult> {
     else {
       const random = randomNumbers(options.seed);
       const until = performance.now() + seconds * 1000;
-      const lane = async () => {
+      const slot = async () => {
         while (performance.now() < until) await run(attacks[Math.floor(random() * attacks.length)] as Attack);
       };
-      await Promise.all(Array.from({ length: MAX_CONCURRENT }, lane));
+      await Promise.all(Array.from({ length: MAX_CONCURRENT }, slot));
     }
     await new Promise((resolve) => setTimeout(resolve, SETTLE_MS));
     const afterMib = server.rssMib();

@@ -16,11 +16,11 @@ describe("a keyed queue", () => {
     });
     await fc.assert(
       fc.asyncProperty(fc.array(task, { maxLength: 20 }), async (tasks) => {
-        const lanes = new KeyedQueue<string>();
+        const queue = new KeyedQueue<string>();
         const started: Record<string, number[]> = { a: [], b: [], c: [] };
         const running = new Set<string>();
         const results = tasks.map(({ key, fails, turns }, index) =>
-          lanes.run(key, async () => {
+          queue.run(key, async () => {
             assert.ok(!running.has(key), "two tasks of one key at once");
             running.add(key);
             started[key]?.push(index);
@@ -40,7 +40,7 @@ describe("a keyed queue", () => {
             [...order].sort((x, y) => x - y),
           );
         await Promise.resolve();
-        for (const key of ["a", "b", "c"]) assert.equal(lanes.isBusy(key), false);
+        for (const key of ["a", "b", "c"]) assert.equal(queue.isBusy(key), false);
       }),
     );
   });

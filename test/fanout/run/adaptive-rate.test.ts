@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { selectCases } from "../../support/system/repetitions.ts";
 import { type SimulationCounts, seededRandom, simulateRate } from "./rate-simulation.ts";
 
-/** Lanes that start at once: their first refusals cannot be avoided, because the limit is not known yet. */
+/** Slots that start at once: their first refusals cannot be avoided, because the limit is not known yet. */
 const WIDTH = 64;
 const SECONDS = 240;
 

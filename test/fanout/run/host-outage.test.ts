@@ -20,7 +20,7 @@ import { until } from "../../support/system/until.ts";
 import { catTable } from "../fanout-harness.ts";
 
 const ROWS = 12;
-const LANES = 4;
+const SLOTS = 4;
 
 interface Setup {
   directory: string;
@@ -41,7 +41,7 @@ async function withTable(handler: MockHandler, body: (setup: Setup) => Promise<v
       start: (hosts, ...more) => {
         const connect = hosts.flatMap(({ url }) => ["--connect", url]);
         const fanout = ["fanout", "cats.csv", "--instruction", "{name}", "--output", "out.csv", "--tools", "exec"];
-        const args = [...fanout, "--concurrency", `${LANES}`, "--cwd", "/", ...connect, ...more];
+        const args = [...fanout, "--concurrency", `${SLOTS}`, "--cwd", "/", ...connect, ...more];
         const run = startCli(args, { cwd: directory, env: { OPENAI_BASE_URL: mock.url } });
         runs.push(run);
         return run;
@@ -97,7 +97,7 @@ suite("hosts of --connect that crash", { concurrency: 2 }, () => {
     await withTable(oneCommand(gate.promise), async ({ directory, mock, start, rows }) => {
       await using host = await startHost(directory);
       const run = start([host]);
-      await until("all lanes are busy", () => mock.inFlight === LANES, run.ended);
+      await until("all slots are busy", () => mock.inFlight === SLOTS, run.ended);
       await crash(host);
       gate.resolve();
       await rejectReconnect(host.url);
@@ -121,21 +121,21 @@ suite("hosts of --connect that crash", { concurrency: 2 }, () => {
       const [first, second] = toolOutputs(request.body);
       if (first === undefined) return command("read -r line; echo me''ow", { tty: true, yield_time_ms: 250 });
       if (second !== undefined) return report(request, { said: second.includes("meow") });
-      if (held++ < LANES) await gate.promise;
+      if (held++ < SLOTS) await gate.promise;
       const session = Number(/session ID (\d+)/i.exec(first)?.[1]);
       return answer(functionCall("in", "write_stdin", { session_id: session, chars: "go\n", yield_time_ms: 10_000 }));
     };
     await withTable(handler, async ({ directory, mock, start, rows }) => {
       await using host = await startHost(directory);
       const run = start([host]);
-      await until("a command runs for each lane", () => held === LANES, run.ended);
+      await until("a command runs for each lane", () => held === SLOTS, run.ended);
       await crash(host);
       await using _back = await restarted(host);
       gate.resolve();
       const { code, stderr } = await run.ended;
       assert.equal(code, 0, stderr);
       assert.deepEqual(done(await rows()), allDone);
-      assert.equal(mock.requests.length, 3 * ROWS + 2 * LANES);
+      assert.equal(mock.requests.length, 3 * ROWS + 2 * SLOTS);
     });
   });
 
@@ -145,7 +145,7 @@ suite("hosts of --connect that crash", { concurrency: 2 }, () => {
       await using lost = await startHost(directory, "lost");
       await using other = await startHost(directory, "other");
       const run = start([lost, other]);
-      await until("all lanes are busy", () => mock.inFlight === LANES, run.ended);
+      await until("all slots are busy", () => mock.inFlight === SLOTS, run.ended);
       await crash(lost);
       gate.resolve();
       await rejectReconnect(lost.url);
