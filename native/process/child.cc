@@ -223,6 +223,7 @@ void Child::destroyWithoutEvents() {
   if (!reaped_ && !segment_) {
     kill(-pid_, SIGKILL);
     enqueueReap(pid_);
+    releaseCgroup(lease_);
   }
   for (OutputStream& stream : out_) {
     stream.watch.close();

@@ -176,6 +176,12 @@ bool createCgroup(ProcessCgroups& all, std::string& name) {
 
 AcquiredCgroup unavailable(int err) { return {0, nullptr, err}; }
 
+// A cgroup that cannot be opened now, for example without a free descriptor, stays available to later starts.
+AcquiredCgroup unavailable(ProcessCgroups& all, const std::string& name, int err) {
+  all.ready.push_back(name);
+  return unavailable(err);
+}
+
 AcquiredCgroup grantLease(ProcessCgroups& all, CgroupLease lease, const std::string& name, bool isPersistent,
                           std::shared_ptr<const OpenCgroup> cgroup) {
   all.leased[lease] = {name, isPersistent, false};
@@ -212,7 +218,11 @@ AcquiredCgroup createPersistent(ProcessCgroups& all, uint64_t treeTag) {
   const std::string name = kPersistentPrefix + std::to_string(treeTag);
   if (mkdirat(all.directory.get(), name.c_str(), 0755) < 0) return unavailable(errno);
   UniqueFd directory = openCgroup(all.directory.get(), name);
-  if (!directory) return unavailable(errno);
+  if (!directory) {
+    const int err = errno;
+    discard(all, name);
+    return unavailable(err);
+  }
   auto cgroup = std::make_shared<const OpenCgroup>(OpenCgroup{std::move(directory), UniqueFd()});
   return grantLease(all, treeTag, name, true, std::move(cgroup));
 }
@@ -272,14 +282,14 @@ AcquiredCgroup acquireCgroup(uint64_t persistentTag) {
     const std::string name = all.ready.back();
     all.ready.pop_back();
     if (auto cgroup = openUnused(all, name)) return grantLease(all, ++all.lastLease, name, false, std::move(cgroup));
-    if (errno != 0 && errno != ENOENT) return unavailable(errno);
+    if (errno != 0 && errno != ENOENT) return unavailable(all, name, errno);
     // Another process has changed the cgroup.
     discard(all, name);
   }
   std::string name;
   if (!createCgroup(all, name)) return unavailable(errno);
-  auto cgroup = openUnused(all, name);
-  return cgroup ? grantLease(all, ++all.lastLease, name, false, std::move(cgroup)) : unavailable(errno);
+  if (auto cgroup = openUnused(all, name)) return grantLease(all, ++all.lastLease, name, false, std::move(cgroup));
+  return unavailable(all, name, errno);
 }
 
 void discardCgroup(CgroupLease lease) {

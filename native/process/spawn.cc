@@ -374,6 +374,7 @@ void SpawnRequest::discard() {
   if (pid <= 0 || stateSegment) return;
   kill(-pid, SIGKILL);
   enqueueReap(pid);
+  releaseCgroup(lease);
 }
 
 void forceLegacySyscalls(bool enabled) { useLegacySyscalls = enabled; }
