@@ -128,7 +128,7 @@ suite("hosts of --connect that crash", { concurrency: 2 }, () => {
     await withTable(handler, async ({ directory, mock, start, rows }) => {
       await using host = await startHost(directory);
       const run = start([host]);
-      await until("a command runs for each lane", () => held === SLOTS, run.ended);
+      await until("a command runs for each slot", () => held === SLOTS, run.ended);
       await crash(host);
       await using _back = await restarted(host);
       gate.resolve();

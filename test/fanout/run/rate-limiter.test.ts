@@ -270,7 +270,7 @@ test("a raised limit is noticed: the rate grows while nothing is rejected", asyn
   let isLimited = true;
   let lastMs = Number.NEGATIVE_INFINITY;
   let count = 0;
-  const lane = async (): Promise<void> => {
+  const slot = async (): Promise<void> => {
     for (;;) {
       const permit = await limiter.enter(() => 0, signal);
       const isRefused = isLimited && clock.now() - lastMs < 100;
@@ -280,7 +280,7 @@ test("a raised limit is noticed: the rate grows while nothing is rejected", asyn
       permit.release(isRefused ? refused() : answered);
     }
   };
-  for (let index = 0; index < 64; index++) void lane();
+  for (let index = 0; index < 64; index++) void slot();
   await clock.advance(60_000);
   isLimited = false;
   await clock.advance(120_000);

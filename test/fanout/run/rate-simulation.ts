@@ -21,7 +21,7 @@ export interface SimulationOptions {
   /** The share of calls that are refused for no reason. */
   strayShare?: number | undefined;
   workers?: number | undefined;
-  /** Lanes of each worker. */
+  /** Slots of each worker. */
   width: number;
   seconds: number;
   random: () => number;
@@ -70,10 +70,10 @@ export async function simulateRate(options: SimulationOptions): Promise<Simulati
   const { signal } = new AbortController();
   for (let worker = 0; worker < workers; worker++) {
     const { callModel } = createRowCaller(api, { width }, { clock, random });
-    const lane = async (): Promise<void> => {
+    const slot = async (): Promise<void> => {
       for (;;) await callModel(request, signal).catch(() => undefined);
     };
-    for (let index = 0; index < width; index++) void lane();
+    for (let index = 0; index < width; index++) void slot();
   }
   await clock.advance(seconds * 1_000);
   return { ...counts, allowed: limit ? allowedIn(limit, seconds) : Number.POSITIVE_INFINITY };

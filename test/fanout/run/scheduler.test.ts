@@ -140,7 +140,7 @@ test("a slot leases its next row only after its last one is committed", async ()
   commit.run = (what) => (what === "fail row-1" ? held.promise : Promise.resolve());
   const { clock, ended } = run(ledger, async () => refused);
   await clock.advance(10);
-  // The other lane works through all the other rows; this one waits for its commit.
+  // The other slot works through all the other rows; this one waits for its commit.
   await until("the other rows to be committed", () => log.filter((line) => line.startsWith("committed")).length === 3);
   assert.deepEqual(
     log.filter((line) => line.startsWith("lease")),
