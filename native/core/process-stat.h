@@ -30,9 +30,9 @@ static inline int read_process_stat(pid_t pid, struct process_stat* process) {
   // The process name is in parentheses and may itself contain parentheses.
   const char* name_end = strrchr(text, ')');
   if (!name_end) return -1;
-  const int fields = sscanf(
-      name_end + 1, " %c %d %d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-      &process->state, &process->parent, &process->group, &process->session, &process->start_time);
+  const int fields =
+      sscanf(name_end + 1, " %c %d %d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+             &process->state, &process->parent, &process->group, &process->session, &process->start_time);
   return fields == 5 ? 0 : -1;
 }
 

@@ -13,7 +13,7 @@ const PROCESSES_PER_ROUND = 6;
 /** The addon creates 32 cgroups ahead of time. The processes of the last rounds may still be ending. */
 const MAX_CGROUPS = 32 + 2 * PROCESSES_PER_ROUND;
 
-test("terminated workers give back the process cgroups of their processes", {
+test("the end of a worker releases the cgroups of its processes", {
   skip: NO_ADDON || NO_SERVER_CGROUP,
 }, async () => {
   const directory = join(groupOf("self"), `procwire-test-${process.pid}`);
