@@ -57,7 +57,7 @@ for (const [name, make, skip] of tables) {
       await started.close;
     });
 
-    test("does not signal a later process with the same pid", async () => {
+    test("does not signal a later process with the same pid, and rejects an unknown signal", async () => {
       const table = make();
       const started = await startChild(["sleep", "100"]);
       const entry = table.entry(started.child.pid);
@@ -66,6 +66,8 @@ for (const [name, make, skip] of tables) {
       assert.equal(table.signal(earlier, 9), false);
       assert.equal(isAlive(table, earlier), false);
       assert.equal(isAlive(table, entry), true);
+      const unknownSignal = 999;
+      assert.equal(table.signal(entry, unknownSignal), false);
       assert.equal(table.signal(entry, 9), true);
       await started.close;
       assert.equal(isAlive(table, entry), false);

@@ -20,14 +20,13 @@ describe("UsageSampler", () => {
     await using backend = createLocalBackend();
     const idle = await backend.start(start("idle", "(setsid sleep 601 &) ; sleep 602 & wait"));
     const busy = await backend.start(start("busy", "while :; do :; done & wait"));
-    await until(
-      "both trees to be complete",
-      () => idle.tree().processes.length === 3 && busy.tree().processes.length === 2,
-    );
+    const nested = await backend.start(start("nested", "setsid bash -c 'sleep 605 & wait' & wait"));
+    const sizes = () => [idle, busy, nested].map((child) => child.tree().processes.length);
+    await until("all trees to be complete", () => sizes().join() === "3,2,3");
     const clock = new ManualClock();
     const sampler = new UsageSampler({
       clock,
-      leaders: () => [idle, busy].map(({ pid }) => ({ pid: pid ?? 0, treeTag: null })),
+      leaders: () => [idle, busy, nested].map(({ pid }) => ({ pid: pid ?? 0, treeTag: null })),
       tagOf: () => null,
     });
     const [first, concurrent] = await Promise.all([sampler.sample(), sampler.sample()]);
@@ -39,6 +38,7 @@ describe("UsageSampler", () => {
       return found;
     };
     assert.equal(usageOf(first, busy).processes, 2);
+    assert.equal(usageOf(first, nested).processes, 3);
     assert.equal(usageOf(first, busy).cpuPercent, null);
     assert.ok(usageOf(first, idle).memoryBytes > 100_000);
     const cpuMs = () => busy.tree().processes.reduce((sum, entry) => sum + entry.cpuMs, 0);
