@@ -11,7 +11,7 @@ const FIELDS: Readonly<Record<FieldName, string>> = {
   prev: "SHA-256 of the line before, without its line break; zeros in the first line",
   time: "UTC time of the outcome",
   principal: "principal that acts; absent if it is unknown",
-  session: "number of the session, as in `process/inputs`; 0 before the handshake",
+  session: "number of the session, as in `process/inputs`; null before the handshake",
   event: "method, or one of the events below",
   outcome: "`allowed`, `refused` (nothing was executed) or `failed` (begun, then an error)",
   reason: "why it was refused, failed or ended; at most 500 characters",
