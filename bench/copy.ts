@@ -9,7 +9,7 @@
  */
 import { execFileSync, type SpawnSyncOptions, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { appendFileSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { type AddressInfo, createServer } from "node:net";
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
@@ -56,9 +56,16 @@ function run(program: string, args: string[], options: SpawnSyncOptions = {}): v
   if (status !== 0) throw new Error(`${program} ${args.join(" ")}: ${error?.message ?? stderr}`);
 }
 
-/** Returns the time in seconds. */
+let copies = 0;
+const destination = () => path(`copy-${copies}`);
+
+/**
+ * Returns the time in seconds. Small files stay until the end: ext4 searches longer for a free inode while many were
+ * deleted in the last minutes, which would multiply the time of the next copies.
+ */
 function measure(copy: () => void): number {
-  rmSync(path("copy"), { recursive: true, force: true });
+  if (existsSync(destination()) && statSync(destination()).isFile()) rmSync(destination());
+  copies++;
   spawnSync("sync");
   const startedAt = performance.now();
   copy();
@@ -154,31 +161,31 @@ try {
     [
       "scp",
       {
-        up: (what) => run("scp", ["-q", "-r", "-p", ...ssh, path(what), `${target()}:${path("copy")}`]),
-        down: (what) => run("scp", ["-q", "-r", "-p", ...ssh, `${target()}:${path(what)}`, path("copy")]),
+        up: (what) => run("scp", ["-q", "-r", "-p", ...ssh, path(what), `${target()}:${destination()}`]),
+        down: (what) => run("scp", ["-q", "-r", "-p", ...ssh, `${target()}:${path(what)}`, destination()]),
       },
     ],
     [
       "rsync",
       {
         up: (what) =>
-          run("rsync", ["-a", "-e", `ssh ${ssh.join(" ")}`, withTrailingSlash(what), `${target()}:${path("copy")}`]),
+          run("rsync", ["-a", "-e", `ssh ${ssh.join(" ")}`, withTrailingSlash(what), `${target()}:${destination()}`]),
         down: (what) =>
-          run("rsync", ["-a", "-e", `ssh ${ssh.join(" ")}`, `${target()}:${withTrailingSlash(what)}`, path("copy")]),
+          run("rsync", ["-a", "-e", `ssh ${ssh.join(" ")}`, `${target()}:${withTrailingSlash(what)}`, destination()]),
       },
     ],
     [
       "procwire (ssh)",
       {
-        up: (what) => cp(overSsh, path(what), `:${path("copy")}`),
-        down: (what) => cp(overSsh, `:${path(what)}`, path("copy")),
+        up: (what) => cp(overSsh, path(what), `:${destination()}`),
+        down: (what) => cp(overSsh, `:${path(what)}`, destination()),
       },
     ],
     [
       "procwire (ws)",
       {
-        up: (what) => cp(url, path(what), `:${path("copy")}`),
-        down: (what) => cp(url, `:${path(what)}`, path("copy")),
+        up: (what) => cp(url, path(what), `:${destination()}`),
+        down: (what) => cp(url, `:${path(what)}`, destination()),
       },
     ],
   ];
