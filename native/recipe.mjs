@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 
 /** The C programs with their sources, as paths relative to `native`. */
 export const PROGRAMS = {
-  watchdog: ["programs/watchdog.c", "programs/server-cgroup.c", "programs/sd-notify.c"],
+  watchdog: ["programs/watchdog.c", "programs/sentinel.c", "programs/server-cgroup.c", "programs/sd-notify.c"],
   supervisor: [
     "programs/supervisor.c",
     "programs/epoll-watch.c",

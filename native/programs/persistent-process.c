@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../core/monotonic-clock.h"
 #include "close-fd.h"
-#include "monotonic-clock.h"
 
 // Grace period between SIGTERM and SIGKILL when no server terminates the processes.
 #define GRACE_MS 2000

@@ -15,9 +15,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "../core/monotonic-clock.h"
 #include "../core/syscall-numbers.h"
 #include "close-fd.h"
-#include "monotonic-clock.h"
 
 #define CLONE_INTO_CGROUP_FLAG 0x200000000ull
 

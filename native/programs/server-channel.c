@@ -7,9 +7,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "../core/monotonic-clock.h"
 #include "close-fd.h"
 #include "epoll-watch.h"
-#include "monotonic-clock.h"
 #include "persistent-process.h"
 #include "server-lifecycle.h"
 #include "supervisor-orphans.h"

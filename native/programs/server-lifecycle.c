@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../core/monotonic-clock.h"
 #include "close-fd.h"
-#include "monotonic-clock.h"
 #include "persistent-process.h"
 #include "server-channel.h"
 #include "service-state.h"

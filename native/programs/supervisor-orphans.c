@@ -13,10 +13,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../core/monotonic-clock.h"
 #include "../core/process-stat.h"
 #include "../process/tree-tag-values.h"
 #include "close-fd.h"
-#include "monotonic-clock.h"
 #include "persistent-process.h"
 #include "server-channel.h"
 #include "server-lifecycle.h"

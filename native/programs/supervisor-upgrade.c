@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../core/monotonic-clock.h"
 #include "close-fd.h"
-#include "monotonic-clock.h"
 #include "supervisor-state.h"
 
 // Maximum time of a program that the supervisor asks. It needs milliseconds, and no server runs meanwhile.

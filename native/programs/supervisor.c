@@ -30,9 +30,9 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "../core/monotonic-clock.h"
 #include "close-fd.h"
 #include "epoll-watch.h"
-#include "monotonic-clock.h"
 #include "persistent-process.h"
 #include "private-process.h"
 #include "server-channel.h"

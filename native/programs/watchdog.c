@@ -15,16 +15,14 @@
 // without progress for SHUTDOWN_TIMEOUT_MS is killed. The watchdog exits with the server's exit code, or by the same
 // signal. It holds neither stdin nor stdout nor any file of the server open.
 //
-// The sentinel is a third process: when both watchdogs and the server are killed at once, it kills all
-// processes with a tree tag of this server (tree-tag-values.h). It has no children, its own POSIX session, and is
-// stopped by the outer watchdog in every other case.
+// The sentinel (sentinel.h) is a third process: when both watchdogs and the server are killed at once, it kills the
+// remaining processes. The outer watchdog stops it in every other case.
 //
 // With --forward-state, the program reports the service state through a pipe (service-state.h), and the outer watchdog
 // forwards it to the service manager. No process below gets NOTIFY_SOCKET.
 //
-// If a cgroup is available (server-cgroup.h), the server and all its processes are in it. Then the sentinel kills all
-// processes in it, tagged or not. If the sentinel was killed as well, the next server that starts in the same parent
-// cgroup kills them.
+// If a cgroup is available (server-cgroup.h), the server and all its processes are in it. If the sentinel was killed as
+// well, the next server that starts in the same parent cgroup kills them.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -41,29 +39,23 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../core/monotonic-clock.h"
 #include "../core/process-stat.h"
 #include "../core/syscall-numbers.h"
-#include "../process/tree-tag-values.h"
 #include "close-fd.h"
-#include "monotonic-clock.h"
 #include "private-process.h"
 #include "sd-notify.h"
+#include "sentinel.h"
 #include "server-cgroup.h"
 
 // Time after which a killed process counts as hung in the kernel. The watchdog then gives up on it.
 #define SWEEP_SECONDS 10
 #define SWEEP_PAUSE_MS 2
-// Scans without a match before a search ends. A process that forks constantly may be between two pids in one scan, but
-// hardly in this many.
-#define EMPTY_SCANS 5
 // Time without progress after which a server that shuts down is killed. Servers report every second; the rest allows
 // for load. `--shutdown-timeout-ms` is for tests.
 #define SHUTDOWN_TIMEOUT_MS 10000
 // Extra time of the outer watchdog, in which the inner one kills the server and all processes below.
 #define OUTER_EXTRA_MS (1000 + SWEEP_SECONDS * 1000)
-// Intervals between two searches of the sentinel for abandoned cgroups.
-#define FIRST_SCAN_INTERVAL_MS 500
-#define MAX_SCAN_INTERVAL_MS 60000
 
 // Sends SIGTERM to the calling process when `parent` dies.
 static void die_with_parent(pid_t parent) {
@@ -161,49 +153,6 @@ static void sweep(void) {
     // Only ECHILD proves that no child is left, because a child may fork between two scans of /proc.
     if (waitpid(-1, &ignored, WNOHANG) < 0 && errno == ECHILD) return;
     kill_children();
-    pause_ms(SWEEP_PAUSE_MS);
-  }
-}
-
-static int has_tag_of(pid_t pid, uint64_t first) {
-  const int carriers[] = {RLIMIT_LOCKS, RLIMIT_RSS};
-  for (size_t at = 0; at < sizeof carriers / sizeof *carriers; at++) {
-    uint64_t values[2];
-    if (syscall(SYS_prlimit64, pid, carriers[at], NULL, values) == 0 && is_tag_of(values[0], first)) return 1;
-  }
-  return 0;
-}
-
-// Kills the process if it is alive and has a tag of the server that `first` belongs to. Returns true if so.
-static int kill_if_tagged(pid_t pid, uint64_t first) {
-  struct process_stat process;
-  // The pidfd is opened before the checks, so that the checked process is the killed one.
-  int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-  int killed = read_process_stat(pid, &process) == 0 && process.state != 'Z' && has_tag_of(pid, first);
-  if (killed && fd >= 0) syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
-  else if (killed) kill(pid, SIGKILL);
-  close_fd(&fd);
-  return killed;
-}
-
-static int kill_tagged(uint64_t first) {
-  DIR* processes = opendir("/proc");
-  if (!processes) return 0;
-  int killed = 0;
-  const struct dirent* entry;
-  while ((entry = readdir(processes))) {
-    pid_t pid = atoi(entry->d_name);
-    if (pid > 0) killed += kill_if_tagged(pid, first);
-  }
-  closedir(processes);
-  return killed;
-}
-
-// Kills every process of the host with a tag of the server that `first` belongs to.
-static void kill_all_tagged(uint64_t first) {
-  int empty_scans = 0;
-  for (int round = 0; empty_scans < EMPTY_SCANS && round < SWEEP_SECONDS * 1000 / SWEEP_PAUSE_MS; round++) {
-    empty_scans = kill_tagged(first) > 0 ? 0 : empty_scans + 1;
     pause_ms(SWEEP_PAUSE_MS);
   }
 }
@@ -334,38 +283,6 @@ static int watch(const struct below* below) {
   }
 }
 
-// Waits until both watchdogs and the server have exited, then kills the remaining processes. The inner watchdog writes
-// the server's pid to `channel`, which ends when neither watchdog holds it open.
-static int sentinel(const struct server_cgroup* cgroup, int channel) {
-  pid_t server = 0;
-  char more;
-  setsid();
-  if (chdir("/") < 0) return 1;
-  dup2(STDOUT_FILENO, STDERR_FILENO);
-  prctl(PR_SET_NAME, "pw-sentinel");
-  kill_abandoned_cgroups(cgroup);
-  if (read(channel, &server, sizeof server) != sizeof server) server = 0;
-  int end = server > 0 ? (int)syscall(SYS_pidfd_open, server, 0) : -1;
-  struct process_stat process;
-  const int known = server > 0 && read_process_stat(server, &process) == 0;
-  const uint64_t first = known ? first_tag_of(server, process.start_time) : 0;
-  // Watchdogs of a cgroup may have been exiting during the last search, so search again at growing intervals.
-  struct pollfd watchdogs = {.fd = channel, .events = POLLIN};
-  int scan_interval_ms = cgroup->fd < 0 ? -1 : FIRST_SCAN_INTERVAL_MS;
-  while (poll(&watchdogs, 1, scan_interval_ms) <= 0) {
-    kill_abandoned_cgroups(cgroup);
-    if (scan_interval_ms > 0 && scan_interval_ms < MAX_SCAN_INTERVAL_MS) scan_interval_ms *= 2;
-  }
-  while (read(channel, &more, 1) < 0 && errno == EINTR) {}
-  // A server that lost both watchdogs gets a signal and kills its processes itself.
-  struct pollfd ended = {.fd = end, .events = POLLIN};
-  while (end >= 0 && poll(&ended, 1, -1) < 0 && errno == EINTR) {}
-  kill_cgroup(cgroup);
-  if (known) kill_all_tagged(first);
-  remove_cgroup(cgroup);
-  return 0;
-}
-
 // The watchdog runs without a sentinel if no process can be created.
 static pid_t start_sentinel(const struct retained_fds* retained, int channel) {
   if (channel < 0) return 0;
@@ -373,7 +290,7 @@ static pid_t start_sentinel(const struct retained_fds* retained, int channel) {
   if (pid != 0) return pid;
   struct retained_fds own = {.cgroup = retained->cgroup, .alive = channel, .states = -1};
   close_other_fds(&own);
-  _exit(sentinel(&own.cgroup, own.alive));
+  _exit(run_sentinel(&own.cgroup, own.alive));
 }
 
 int main(int argc, char** argv) {

@@ -1,6 +1,6 @@
 // Monotonic time and pauses for the C programs.
-#ifndef PROCWIRE_PROGRAMS_MONOTONIC_CLOCK_H
-#define PROCWIRE_PROGRAMS_MONOTONIC_CLOCK_H
+#ifndef PROCWIRE_CORE_MONOTONIC_CLOCK_H
+#define PROCWIRE_CORE_MONOTONIC_CLOCK_H
 
 #include <time.h>
 
