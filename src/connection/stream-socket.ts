@@ -1,10 +1,10 @@
 import type { Duplex } from "node:stream";
+import { type Flushable, flushAfterTick } from "../async/tick-flusher.ts";
 import type { ByteCodec } from "./byte-codec.ts";
 import { BULK_QUEUE_LIMIT_BYTES } from "./connection.ts";
 import { frameBufferPool } from "./frame-buffer-pool.ts";
 import type { ClientSocket, ClientSocketEvents, FrameOpening, FrameSocket, FrameSocketEvents } from "./frame-socket.ts";
 import { FrameWriter } from "./frame-writer.ts";
-import { type Flushable, flushAfterTick } from "./tick-flusher.ts";
 import type { EndpointRole } from "./websocket-frames.ts";
 
 /** Maximum total size of one tick's frames that are copied into one buffer. A copy of larger frames does not pay off. */

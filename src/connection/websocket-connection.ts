@@ -25,11 +25,8 @@ import { DEFAULT_MAX_MESSAGE_BYTES } from "./line-connection.ts";
 import { MessageOrder, PARSED_ASIDE_BYTES } from "./message-order.ts";
 import type { EndpointRole, MessageKind } from "./websocket-frames.ts";
 import { CloseCode, FrameReader, LARGE_MESSAGE_BYTES } from "./websocket-frames.ts";
+import { type PingedConnection, WebSocketKeepAlive } from "./websocket-keep-alive.ts";
 
-/** Interval between pings to a peer. Same value as in Codex. */
-const PING_INTERVAL_MS = 30_000;
-/** Time after which a peer without a pong counts as disconnected. */
-const PONG_TIMEOUT_MS = 15_000;
 /** Time between a close frame and the forced close of the socket, if the peer reads nothing. */
 const CLOSE_TIMEOUT_MS = 1_000;
 /** Maximum number of close timeouts for a peer that still reads its queue, for example over a slow network. */
@@ -81,11 +78,8 @@ export class WebSocketConnection implements Connection {
   readonly #parts: ChunkedSender;
   #onEvent: ((event: ConnectionEvent) => void) | null = null;
   #decodeBytes: BytesDecoder | undefined;
-  #keepAlive: Timer | null = null;
+  #keepAlive: WebSocketKeepAlive | null = null;
   #destroyTimer: Timer | null = null;
-  #receivedAtPing = 0;
-  /** `sentBytes` at the last ping. */
-  #sentAtPing: number | null = null;
   /** Why reading is paused. */
   readonly #pauses = new Set<Pause>();
   readonly #order = new MessageOrder();
@@ -145,7 +139,7 @@ export class WebSocketConnection implements Connection {
       },
       frameBufferPool,
     );
-    if (this.#options.keepAlive) this.#schedulePing();
+    if (this.#options.keepAlive) this.#keepAlive = new WebSocketKeepAlive(this.#pinged(), this.#clock);
     this.#socket.open({
       bytes: (chunk) => {
         // Frees the copied chunk immediately: otherwise a large message occupies twice its size until the next GC.
@@ -374,56 +368,26 @@ export class WebSocketConnection implements Connection {
     else this.#onEvent?.(toConnectionEvent(text, this.label, "websocket "));
   }
 
-  #schedulePing(): void {
-    this.#keepAlive = this.#clock.after(PING_INTERVAL_MS, () => this.#ping(), { keepAlive: false });
-  }
-
-  #ping(): void {
-    if (this.#isClosed) return;
-    if (this.#isStalled()) {
-      const reason = `a large message stalled for ${PING_INTERVAL_MS} ms`;
-      this.#closeWith(CloseCode.policy, reason, "the peer stalled within a large message");
-      return;
-    }
-    if (this.#isNotReading()) {
-      const reason = `responses were not read for ${PING_INTERVAL_MS} ms`;
-      this.#closeWith(CloseCode.policy, reason, "the peer does not read its responses");
-      return;
-    }
-    this.#sentAtPing = this.#socket.sentBytes;
-    this.#receivedAtPing = this.#socket.receivedBytes;
-    this.#socket.sendFrame(this.#writer.ping());
-    this.#keepAlive = this.#clock.after(PONG_TIMEOUT_MS, () => this.#checkPong(), { keepAlive: false });
-  }
-
-  /** Closes a silent connection. A peer that still reads a long queue may reply late and is not silent. */
-  #checkPong(): void {
-    if (this.#isClosed) return;
-    if (this.#socket.receivedBytes === this.#receivedAtPing && this.#socket.queuedBytes === 0) {
-      this.#onClosed(`no pong within ${PONG_TIMEOUT_MS} ms`);
-      this.#socket.destroy();
-      return;
-    }
-    this.#keepAlive = this.#clock.after(PING_INTERVAL_MS - PONG_TIMEOUT_MS, () => this.#ping(), {
-      keepAlive: false,
-    });
-  }
-
-  /** Reports whether the peer sent nothing since the last ping while other connections wait for its reserved memory. */
-  #isStalled(): boolean {
-    const { incomingLimits } = this.#options;
-    if (!incomingLimits || this.#pauses.size > 0 || this.#sentAtPing === null) return false;
-    if (this.#socket.receivedBytes !== this.#receivedAtPing) return false;
-    return [...this.#reservations.keys()].some((kind) => incomingLimits[kind].hasWaiters);
-  }
-
-  /**
-   * Reports whether the peer read nothing since the last ping although responses are queued: parts of one, or more than
-   * output alone may queue. Output may wait indefinitely, but responses hold memory that other connections need.
-   */
-  #isNotReading(): boolean {
-    if (this.#sentAtPing === null || this.#socket.sentBytes > this.#sentAtPing) return false;
-    return (this.#parts.isBusy && this.#socket.queuedBytes > 0) || this.queuedBytes > this.#maxQueuedBytes;
+  /** This connection, as seen by its keep-alive. */
+  #pinged(): PingedConnection {
+    const socket = this.#socket;
+    return {
+      socket,
+      isBlockingOthers: () => {
+        const { incomingLimits } = this.#options;
+        if (!incomingLimits || this.#pauses.size > 0) return false;
+        return [...this.#reservations.keys()].some((kind) => incomingLimits[kind].hasWaiters);
+      },
+      // Parts of a response, or more than output alone may queue.
+      hasQueuedResponses: () =>
+        (this.#parts.isBusy && socket.queuedBytes > 0) || this.queuedBytes > this.#maxQueuedBytes,
+      sendPing: () => socket.sendFrame(this.#writer.ping()),
+      close: (code, reason, problem) => this.#closeWith(code, reason, problem),
+      drop: (problem) => {
+        this.#onClosed(problem);
+        socket.destroy();
+      },
+    };
   }
 
   #closeWith(code: number, reason: string, problem: string | null): void {
@@ -445,7 +409,7 @@ export class WebSocketConnection implements Connection {
   #onClosed(reason: string | null): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    this.#keepAlive?.cancel();
+    this.#keepAlive?.stop();
     this.#parts.discard();
     this.#releaseReservedBytes();
     this.#onEvent?.({ type: "disconnected", reason });
