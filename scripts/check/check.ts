@@ -27,6 +27,7 @@ const steps: [string, () => string | null][] = [
   ["prose", checkProse],
   ["API reference", checkApiDocument],
   ["lockfiles", () => lockfileProblems().join("\n") || null],
+  ["hosts of package registries", registryHosts],
 ];
 
 let failed = 0;
@@ -58,6 +59,13 @@ function imports(): string | null {
   const checked = new Set(modules.map((module) => module.source));
   const missing = globSync("src/**/*.ts").filter((file) => !checked.has(file));
   return missing.length === 0 ? null : `dependency-cruiser did not see ${missing.length} files: ${missing.join(", ")}`;
+}
+
+/** Finds hosts of package registries. npm and apt install from the registries that the host is configured for. */
+function registryHosts(): string | null {
+  const hosts = "(npmjs|pythonhosted|pypi|debian|crates)[.](org|io)|yarnpkg[.]com|npm[.]pkg[.]github|archive[.]ubuntu";
+  const { status, stdout, stderr } = spawnSync("git", ["grep", "-nIE", "--untracked", hosts], { encoding: "utf8" });
+  return status === 1 ? null : `${stdout}${stderr}`;
 }
 
 /** Checks that the reference is up to date and that the public API stays small. */

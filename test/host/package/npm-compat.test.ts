@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { parseNpmErrorCode } from "../../../src/host/package/npm-compat.ts";
 
 test("parseNpmErrorCode returns the code in the output of npm 10 and of earlier versions", () => {
-  const npm10 = "npm error code E404\nnpm error 404 Not Found - GET https://registry.npmjs.org/@procwire%2fx\n";
+  const npm10 = "npm error code E404\nnpm error 404 Not Found - GET https://registry.test/@procwire%2fx\n";
   assert.equal(parseNpmErrorCode(npm10), "E404");
   assert.equal(
     parseNpmErrorCode("npm warn config old\nnpm ERR! code ETARGET\nnpm ERR! notarget No match\n"),
