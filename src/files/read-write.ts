@@ -110,6 +110,7 @@ class LocalFile implements OpenedFile {
   /** Two buffers: one is sent while the other is filled. */
   #buffers: Buffer[] = [];
   #reading: Promise<Uint8Array> | null = null;
+  #isClosed = false;
 
   constructor(file: FileHandle, size: number, maxBytes: number) {
     this.#file = file;
@@ -140,7 +141,10 @@ class LocalFile implements OpenedFile {
   }
 
   async next(): Promise<Uint8Array> {
-    const part = await (this.#reading ?? this.#readPart());
+    this.#reading ??= this.#readPart();
+    const part = await this.#reading;
+    // `close` waits for one read only, and then frees the buffers.
+    if (this.#isClosed) return new Uint8Array(0);
     this.#reading = this.#readPart();
     // Awaited by the next call or by `close`.
     this.#reading.catch(() => undefined);
@@ -164,6 +168,7 @@ class LocalFile implements OpenedFile {
   }
 
   async close(): Promise<void> {
+    this.#isClosed = true;
     await this.#reading?.catch(() => undefined);
     for (const buffer of this.#buffers.splice(0)) freeBuffer(buffer);
     await this.#file.close();

@@ -1,8 +1,24 @@
 import assert from "node:assert/strict";
 import { lstatSync, readFileSync, statSync, truncateSync } from "node:fs";
+import { type FileHandle, open } from "node:fs/promises";
 import { describe, type TestContext, test } from "node:test";
+import { waitForTick } from "../../src/async/slices.ts";
 import { MAX_READ_FILE_BYTES, openFile, readFile, writeFile } from "../../src/files/read-write.ts";
 import { IS_A_DIRECTORY, LINK_LOOP, NOT_A_DIRECTORY, NOT_FOUND, refusal, Scratch } from "./scratch.ts";
+
+/** Returns an array that gets the length of each buffer when a read into it has finished: 0 if it was freed. */
+async function watchReads(t: TestContext, path: string): Promise<number[]> {
+  const finished: number[] = [];
+  await using handle = await open(path);
+  const prototype: FileHandle = Object.getPrototypeOf(handle);
+  const original = prototype.read;
+  t.mock.method(prototype, "read", async function (this: FileHandle, buffer: Buffer, ...range: unknown[]) {
+    const result: unknown = await Reflect.apply(original, this, [buffer, ...range]);
+    finished.push(buffer.length);
+    return result;
+  });
+  return finished;
+}
 
 const bytes = (text: string) => Buffer.from(text);
 const read = async (uri: string) => Buffer.from((await readFile({ path: uri })).data).toString();
@@ -38,6 +54,22 @@ describe("a file that is read in parts", () => {
     assert.ok(Buffer.concat(parts).equals(content));
     assert.equal(parts.map((part) => part.toString("base64")).join(""), content.toString("base64"));
   });
+
+  for (const partsBefore of [0, 1]) {
+    test(`frees no memory while a read writes to it, if it is closed during read ${partsBefore + 1}`, async (t) => {
+      const scratch = new Scratch(t);
+      scratch.file("large", content);
+      const file = await openFile({ path: scratch.uri("large") });
+      const finished = await watchReads(t, scratch.path("large"));
+      for (let count = 0; count < partsBefore; count++) await file.next();
+      const pending = file.next();
+      await file.close();
+      await pending;
+      await waitForTick();
+      assert.ok(finished.length > partsBefore);
+      assert.ok(finished.every((bytesLeft) => bytesLeft > 0));
+    });
+  }
 
   test("ends where it ends after it was truncated", async (t) => {
     const parts = await readParts(t, (path) => truncateSync(path, 500_000));
