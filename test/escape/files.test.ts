@@ -16,6 +16,7 @@ import { join } from "node:path";
 import { loadAddon } from "../../src/native/load-addon.ts";
 import { uriFromPath } from "../../src/protocol/path-uri.ts";
 import { LANDLOCK_FILES_ABI } from "../../src/sandbox/landlock-rules.ts";
+import { skipUnless } from "../support/system/skip-unless.ts";
 import { until } from "../support/system/until.ts";
 import { USERS } from "../support/system/users.ts";
 import {
@@ -330,8 +331,11 @@ testEscape(
   async (fixture, t) => {
     const native = loadAddon();
     assert.ok(native.type === "loaded", "the native addon must be built");
-    if ((native.addon.landlockAbi() ?? 0) < LANDLOCK_FILES_ABI)
-      return t.skip("SKIPPED: this kernel has no Landlock with rules for files");
+    const skipReason = skipUnless(
+      (native.addon.landlockAbi() ?? 0) >= LANDLOCK_FILES_ABI,
+      "this kernel has no Landlock with rules for files",
+    );
+    if (skipReason) return t.skip(skipReason);
     const [workspace, outside] = [fixture.makeDirectory("workspace"), fixture.makeDirectory("outside")];
     execFileSync("mkfifo", ["-m", "666", join(outside, "pipe"), join(workspace, "pipe")]);
     const write = (path: string) => `echo x 1<>${path} && echo written`;

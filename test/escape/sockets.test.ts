@@ -5,6 +5,7 @@ import { chmodSync, chownSync, existsSync, mkdirSync, rmSync } from "node:fs";
 import { connect, createServer, type Server } from "node:net";
 import { dirname, join } from "node:path";
 import { loadAddon } from "../../src/native/load-addon.ts";
+import { skipUnless } from "../support/system/skip-unless.ts";
 import { until } from "../support/system/until.ts";
 import { USERS } from "../support/system/users.ts";
 import { attemptProgram, type Fixture, intent, READ_ROOT, readOnly, testEscape, workspaceWrite } from "./inside.ts";
@@ -164,8 +165,11 @@ testEscape(
   async (fixture, t) => {
     const native = loadAddon();
     assert.ok(native.type === "loaded", "the native addon must be built");
-    if ((native.addon.landlockAbi() ?? 0) < 6)
-      return t.skip("SKIPPED: this kernel has no Landlock that restricts abstract sockets");
+    const skipReason = skipUnless(
+      (native.addon.landlockAbi() ?? 0) >= 6,
+      "this kernel has no Landlock that restricts abstract sockets",
+    );
+    if (skipReason) return t.skip(skipReason);
     using _abstract = await service(`\0${abstractName(fixture)}`, fixture.user.uid);
     const sandbox = intent([READ_ROOT], { network: "enabled" });
     assert.equal(await fixture.attempt(sandbox, "connect", `@${abstractName(fixture)}`), "EPERM");

@@ -12,6 +12,7 @@ import { after, describe, test } from "node:test";
 import { writeSecret } from "../../support/auth/secret-file.ts";
 import { sh, type WireClient } from "../../support/servers/raw-connection.ts";
 import { PROCWIRE, ServeChild, scratchDirectory, serve } from "../../support/servers/serve.ts";
+import { skipUnless } from "../../support/system/skip-unless.ts";
 import { until } from "../../support/system/until.ts";
 
 const scratch = scratchDirectory();
@@ -250,14 +251,9 @@ test("the server rejects an operator token without authentication, and an operat
   assert.match(short.stderr, /--operator-token-file \S+: the token has 7 bytes; expected at least 32/);
 });
 
-/** Only root can start a client as another user. */
-const canConnectAsOthers = process.getuid?.() === 0;
 test("on a unix socket the peer's uid is the principal, and the --operator-uid is the operator", async (t) => {
-  if (!canConnectAsOthers) {
-    if (process.env.CI) assert.fail("this test needs root, to connect as other users");
-    t.skip("needs root, to connect as other users");
-    return;
-  }
+  const skipReason = skipUnless(process.getuid?.() === 0, "connecting as other users requires root");
+  if (skipReason) return t.skip(skipReason);
   chmodSync(scratch.path, 0o755);
   const path = join(scratch.path, "uid.sock");
   await using server = await new ServeChild([...["--listen", `unix://${path}`, "--operator-uid", "65533"]]).listening();
