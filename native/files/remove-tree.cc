@@ -1,6 +1,9 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <unistd.h>
+
+#include <atomic>
 
 #include "files/tree-job.h"
 
@@ -22,19 +25,27 @@ int removeEntry(int directory, const TreeEntry& entry, bool& isDirectory) {
 
 class Remover {
  public:
-  explicit Remover(int root) : root_(root) {}
+  // `splits`: removes the first two or more subdirectories that it finds in one directory on two threads.
+  Remover(int root, bool splits) : root_(root), splits_(splits) {}
 
-  // Empties the root directory.
-  TreeResult run() {
+  // Removes the directory below the root. The empty path is the root, which is only emptied.
+  TreeResult remove(const std::string& top) {
     // A stack of paths, because a tree may be deeper than the call stack and than the limit of descriptors.
-    std::vector<Pending> pending = {{"", 0}};
+    std::vector<Pending> pending = {{top, 0}};
     while (!pending.empty()) {
       const std::string path = pending.back().path;
       std::vector<std::string> children;
       const int err = removeEntries(path, children);
       if (err != 0) return {err, TreeFailure::kNone, path};
       if (!children.empty() && pending.back().passes++ < kMaxPasses) {
-        for (const std::string& name : children) pending.push_back({joinPath(path, name), 0});
+        for (std::string& name : children) name = joinPath(path, name);
+        if (splits_ && children.size() > 1) {
+          splits_ = false;
+          TreeResult removed = removeOnTwoThreads(children);
+          if (!removed.ok()) return removed;
+        } else {
+          for (std::string& child : children) pending.push_back({std::move(child), 0});
+        }
         continue;
       }
       pending.pop_back();
@@ -52,6 +63,38 @@ class Remover {
     std::string path;
     int passes;
   };
+
+  // Directories that two threads remove. Each takes the next one until none is left or one failed.
+  struct Shared {
+    int root;
+    const std::vector<std::string>& paths;
+    std::atomic<size_t> next{0};
+  };
+  struct Share {
+    Shared* shared;
+    TreeResult result;
+  };
+
+  static void* removeShare(void* argument) {
+    auto& [shared, result] = *static_cast<Share*>(argument);
+    Remover remover(shared->root, false);
+    for (size_t at = shared->next++; at < shared->paths.size(); at = shared->next++) {
+      result = remover.remove(shared->paths[at]);
+      if (!result.ok()) shared->next = shared->paths.size();
+    }
+    return nullptr;
+  }
+
+  // Most of a removal is kernel work below the lock of one directory, so a second thread nearly doubles the rate.
+  TreeResult removeOnTwoThreads(const std::vector<std::string>& paths) {
+    Shared shared = {root_, paths};
+    Share own = {&shared, {}}, other = {&shared, {}};
+    pthread_t thread;
+    const bool hasThread = pthread_create(&thread, nullptr, removeShare, &other) == 0;
+    removeShare(&own);
+    if (hasThread) pthread_join(thread, nullptr);
+    return own.result.ok() ? other.result : own.result;
+  }
 
   // Removes all entries of a directory that are not directories, and returns the names of the others.
   int removeEntries(const std::string& path, std::vector<std::string>& children) {
@@ -73,6 +116,7 @@ class Remover {
   }
 
   int root_;
+  bool splits_;
   std::vector<TreeEntry> entries_;
 };
 
@@ -82,7 +126,7 @@ TreeResult removeTree(const std::string& path) {
   {
     const UniqueFd root(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!root) return {errno, TreeFailure::kNone, ""};
-    const TreeResult emptied = Remover(root.get()).run();
+    const TreeResult emptied = Remover(root.get(), true).remove("");
     if (!emptied.ok()) return emptied;
   }
   return {rmdir(path.c_str()) == 0 ? 0 : errno, TreeFailure::kNone, ""};

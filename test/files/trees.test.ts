@@ -224,6 +224,16 @@ for (const [name, trees] of implementations) {
       for (const written of ["target", "missing"]) assert.equal(readFileSync(scratch.path(written), "utf8"), "new");
     });
 
+    test("removes a tree with many directories of different depth", async (t) => {
+      const scratch = new Scratch(t);
+      for (let n = 0; n < 200; n++) scratch.file(`src/${n % 40}/${"d/".repeat(n % 7)}${n}`);
+      scratch.file("keep/me");
+      scratch.link("src/3/out", "../../keep");
+      await remove({ path: scratch.uri("src") });
+      assert.deepEqual(readdirSync(scratch.path("")), ["keep"]);
+      assert.equal(existsSync(scratch.path("keep/me")), true);
+    });
+
     test("runs many operations at once", async (t) => {
       const scratch = new Scratch(t);
       for (let n = 0; n < 50; n++) scratch.file(`src/${n % 5}/${n}`, `${n}`);
