@@ -9,9 +9,9 @@ const MIN_INTERVAL_FACTOR = 20;
 /** Interval of checks without a collection, until nothing is charged. */
 const RECHECK_INTERVAL_MS = 10_000;
 /** Share of the budget that must be charged or released before the resident memory is checked again. */
-const CHECK_SHARE = 1 / 16;
+const CHECK_SHARE = 1 / 32;
 /** Share of the budget by which the resident memory may exceed the charged bytes before a collection. */
-const EXCESS_SHARE = 1 / 8;
+const EXCESS_SHARE = 1 / 16;
 /** Largest share of the budget that is charged for the excess, so that clients can always use the rest. */
 const MAX_CHARGED_SHARE = 1 / 2;
 
@@ -58,7 +58,7 @@ export class GarbagePressure {
     this.#timer = this.#options.clock.after(ms, () => this.#check(options), { keepAlive: false });
   }
 
-  /** Resident memory without a charge, beyond an eighth of the budget. */
+  /** Resident memory without a charge, beyond a sixteenth of the budget. */
   #excessBytes(): number {
     const { budget, residentBytes } = this.#options;
     const charged = budget.bytes - this.#chargedBytes;

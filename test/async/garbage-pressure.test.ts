@@ -27,10 +27,10 @@ function setUp() {
 }
 
 describe("GarbagePressure", () => {
-  test("collects when released bytes stay resident beyond an eighth of the budget", async () => {
+  test("collects when released bytes stay resident beyond a sixteenth of the budget", async () => {
     const { state, use } = setUp();
-    state.residentBytes = 1201;
-    await use(99);
+    state.residentBytes = 1101;
+    await use(49);
     assert.equal(state.collections, 0);
     await use(1);
     assert.equal(state.collections, 1);
@@ -39,10 +39,10 @@ describe("GarbagePressure", () => {
   test("does not collect while the resident memory is charged", async () => {
     const { budget, state, use } = setUp();
     budget.charge(500);
-    state.residentBytes = 1700;
+    state.residentBytes = 1600;
     await use(100);
     assert.equal(state.collections, 0);
-    state.residentBytes = 1701;
+    state.residentBytes = 1601;
     await use(100);
     assert.equal(state.collections, 1);
   });
@@ -60,7 +60,7 @@ describe("GarbagePressure", () => {
 
   test("charges memory that a collection does not free, at most half of the budget", async () => {
     const { budget, state, use, clock } = setUp();
-    state.residentBytes = 1000 + 200 + 300;
+    state.residentBytes = 1000 + 100 + 300;
     state.freedBytes = 100;
     await use(100);
     assert.equal(budget.bytes, 200);
@@ -79,17 +79,17 @@ describe("GarbagePressure", () => {
       retained -= freed;
       budget.release(freed);
     });
-    state.residentBytes = 1000 + 1500 + 200 + 300;
+    state.residentBytes = 1000 + 1500 + 100 + 300;
     await use(100);
     assert.ok(retained <= 1300, `${retained} bytes are retained`);
   });
 
   test("lowers the charge when the memory is free, without a further collection", async () => {
     const { budget, clock, state, use } = setUp();
-    state.residentBytes = 1500;
+    state.residentBytes = 1400;
     await use(100);
     assert.equal(budget.bytes, 300);
-    state.residentBytes = 1300;
+    state.residentBytes = 1200;
     await clock.advance(10_000);
     assert.equal(budget.bytes, 100);
     state.residentBytes = 1000;
