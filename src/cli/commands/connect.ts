@@ -23,7 +23,7 @@ const HELP: HelpPage = {
       ["--idle-exit SECONDS", `idle time after which the server exits (default: ${DEFAULT_IDLE_EXIT_SECONDS})`],
     ],
   },
-  notes: "The options of --connect and its relatives: see `procwire help connect`.",
+  notes: "Options of commands that connect to a server: see `procwire help connect`.",
   examples: [
     [
       "procwire run --connect 'exec:ssh build-host procwire connect' -- make test",
@@ -31,8 +31,8 @@ const HELP: HelpPage = {
     ],
     ["procwire run --connect 'exec:kubectl exec -i pod -- procwire connect' -- ls", "in a pod"],
     [
-      "ssh build-host procwire connect --idle-exit 60 unix:///run/procwire.sock",
-      "a server that another user started; speaks JSON-RPC",
+      "procwire run --connect \\\n'exec:ssh build-host procwire connect unix:///run/p.sock' -- ls",
+      "a server that is not the per-user server",
     ],
   ],
 };

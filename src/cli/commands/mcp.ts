@@ -42,13 +42,16 @@ const HELP: HelpPage = {
       ],
     ],
     "Sandbox and approval": [
-      ["--sandbox MODE", "none, read-only, or workspace-write: only --cwd and --writable are writable (default: none)"],
+      [
+        "--sandbox MODE",
+        "none, read-only, or workspace-write: only --cwd, --writable and /tmp are writable (default: none)",
+      ],
       ["--writable DIR", "additional writable directory; repeatable"],
       ...NETWORK_ROWS,
-      ["--rules FILE", "rules that allow, reject or ask before a command; without --ask, ask means reject"],
+      ["--rules FILE", "rules that allow, refuse or ask before a command; without --ask, ask means refuse"],
       [
         "--ask",
-        "ask the user of the client (MCP elicitation) before a command runs unsandboxed, or, with --rules, where the rules say ask; rejects if the client does not support elicitation",
+        "ask the user of the client (MCP elicitation) before a command runs unsandboxed, or, with --rules, where the rules say ask; refuses if the client does not support elicitation",
       ],
       ...AUDIT_ROWS,
     ],

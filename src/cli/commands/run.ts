@@ -46,7 +46,10 @@ const HELP: HelpPage = {
     ],
     Ports: [["--forward auto", "forward each port that the command listens on; requires serve --allow-forward"]],
     Sandbox: [
-      ["--sandbox MODE", "none, read-only, or workspace-write: only --cwd and --writable are writable (default: none)"],
+      [
+        "--sandbox MODE",
+        "none, read-only, or workspace-write: only --cwd, --writable and /tmp are writable (default: none)",
+      ],
       ["--writable DIR", "additional writable directory; requires --sandbox workspace-write; repeatable"],
       ...NETWORK_ROWS,
       ["--rules FILE", "add [network] and [[credential]] of a rules file; requires --sandbox"],

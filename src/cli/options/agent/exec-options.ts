@@ -38,7 +38,7 @@ const EXEC_ROWS: HelpPage["options"] = {
     ...NETWORK_ROWS,
     ["--dangerously-bypass-approvals-and-sandbox", "no sandbox and no approval prompts; only for isolated hosts"],
     ["--ask", "ask on the terminal before a command runs unsandboxed, or, with --rules, where they say ask"],
-    ["--rules FILE", "rules that allow, reject or ask before a command; without --ask, ask means reject"],
+    ["--rules FILE", "rules that allow, refuse or ask before a command; without --ask, ask means refuse"],
     ...AUDIT_ROWS,
   ],
   Output: [

@@ -11,7 +11,7 @@ export const PRICES_ROW: HelpRow = [
   "--prices FILE",
   `JSON file with model prices (default: PROCWIRE_PRICES, then prices as of ${PRICES_AS_OF})`,
 ];
-export const OUTAGE_ROW: HelpRow = [
+const OUTAGE_ROW: HelpRow = [
   "--outage-timeout SECONDS",
   "pause the job after SECONDS without API or database (default: 600)",
 ];
@@ -25,9 +25,19 @@ const RATE_ROWS: readonly HelpRow[] = [
   ["--tpm N", "maximum tokens per minute"],
 ];
 
+const DATABASE_FILE_ROW: HelpRow = [
+  "--database-url-file PATH",
+  "file with the database URL, which keeps it out of the process list",
+];
 export const DATABASE_ROWS: readonly HelpRow[] = [
   ["--database-url URL", "Postgres database of the jobs (default: PROCWIRE_DATABASE_URL)"],
-  ["--database-url-file PATH", "file with the database URL, which keeps it out of the process list"],
+  DATABASE_FILE_ROW,
+];
+
+/** Rows of commands that require a database. */
+const REQUIRED_DATABASE_ROWS: readonly HelpRow[] = [
+  ["--database-url URL", "Postgres database of the jobs (default: PROCWIRE_DATABASE_URL, then DATABASE_URL)"],
+  DATABASE_FILE_ROW,
 ];
 
 const HEARTBEAT_ROW: HelpRow = [
@@ -159,7 +169,7 @@ export const WORKER_HELP: HelpPage = {
       ["--outage-timeout SECONDS", "exit after SECONDS without API or database (default: 600)"],
     ],
     "Commands of the agents": AGENT_COMMAND_ROWS,
-    "Database (default also: DATABASE_URL)": [...DATABASE_ROWS, HEARTBEAT_ROW],
+    Database: [...REQUIRED_DATABASE_ROWS, HEARTBEAT_ROW],
   },
   connection: true,
   notes: "--connect is repeatable: rows are distributed over the servers.",
@@ -178,9 +188,9 @@ export const MIGRATE_HELP: HelpPage = {
   details: `Requires the right to create schemas. Coordinators and workers only read and write rows; --grant-to grants these
     rights to a role.`,
   options: {
-    "Database (default also: DATABASE_URL)": [
-      ...DATABASE_ROWS,
-      ["--grant-to ROLE", "let ROLE run and execute jobs"],
+    Database: [
+      ...REQUIRED_DATABASE_ROWS,
+      ["--grant-to ROLE", "let ROLE start jobs and execute rows"],
       ["--outage-timeout SECONDS", "wait SECONDS for an unreachable database (default: 0)"],
     ],
   },

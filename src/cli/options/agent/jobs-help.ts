@@ -4,7 +4,6 @@ import {
   CONNECT_NOTE,
   DATABASE_ROWS,
   MKDIR_ROW,
-  OUTAGE_ROW,
   PRICES_ROW,
   RESULT_ROWS,
   ROW_EXIT_CODES,
@@ -14,6 +13,10 @@ import {
 /** Options of all subcommands of `procwire jobs`. */
 const STORE_ROWS: readonly HelpRow[] = [["--json", "print JSON lines"], PRICES_ROW, ...DATABASE_ROWS];
 const STORE_OUTAGE_ROW: HelpRow = ["--outage-timeout SECONDS", "wait SECONDS for an unreachable database (default: 0)"];
+const WATCH_OUTAGE_ROW: HelpRow = [
+  "--outage-timeout SECONDS",
+  "wait SECONDS for an unreachable database (default: 600)",
+];
 const JOBS_ROWS = { Jobs: [...STORE_ROWS, STORE_OUTAGE_ROW] };
 const OUTPUT_ROW: HelpRow = ["--output FILE", "results file, .csv, .tsv or .jsonl, or - for stdout"];
 const MODEL_ROW: HelpRow = ["--model NAME", "use another model from now on"];
@@ -53,8 +56,7 @@ export const JOBS_PAGES = {
   },
   watch: {
     usage: ["JOB [OPTIONS]"],
-    details: "Waits for an unreachable database, unless --outage-timeout is set.",
-    options: { Jobs: [...STORE_ROWS, OUTAGE_ROW] },
+    options: { Jobs: [...STORE_ROWS, WATCH_OUTAGE_ROW] },
     examples: [
       ["procwire jobs watch 3f2a", "follow a job that another process runs"],
       ["procwire jobs watch 3f2a --json", "print its events as JSON lines"],
