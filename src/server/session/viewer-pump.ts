@@ -13,7 +13,10 @@ export interface ViewerPumpOptions {
   onEnd: () => void;
 }
 
-/** Copies the events of one process to a viewer. Pins no output: a slow viewer receives a gap. */
+/**
+ * Copies the events of one process to a viewer. Reads a lossy cursor, so it never pauses the process: a slow viewer
+ * receives a gap.
+ */
 export class ViewerPump implements Pump, ScheduledViewer {
   readonly #peer: Peer;
   readonly #notify: (event: ExecEvent) => void;
