@@ -68,7 +68,7 @@ const EVENTS: Readonly<Record<ServerEvent, string>> = {
   "console/deviceLink": "a login URL for another device was created",
   "console/retryJob": "failed rows of a job became pending again",
   "process/ended": "a process ended; its start names the principal",
-  "process/network": "a network proxy allowed or blocked a target; once per target and verdict",
+  "process/network": "a network proxy allowed or blocked a target; once per target and decision",
   "process/question": "a network question ended; `reason` names answer and principal, or why there is none",
   "log/opened": "a server opened the file",
   "log/fragment": "ends an incomplete line that a crash left before this line",

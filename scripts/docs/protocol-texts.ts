@@ -42,7 +42,7 @@ export const METHOD_TEXTS: Readonly<Record<MethodName, string>> = {
   "process/tree":
     "Returns the process with this handle and its descendants: commands, states and resource usage at this moment. Same access rules as `process/attach`.",
   "process/connections":
-    "Returns the network targets that the process with this handle requested, with the verdicts of its network proxy: at most 200, each with the number of requests. Same access rules as `process/attach`.",
+    "Returns the network targets that the process with this handle requested, with the decisions of its network proxy: at most 200, each with the number of requests. Same access rules as `process/attach`.",
   "process/share":
     "Creates a share token for one process of the same principal. A connection with this token can only attach to that process in the granted role; a driver token also permits the viewer role. All other methods and handles are rejected. The token expires after its TTL or when the process ends. Expiry of the TTL also closes the connections that used the token. `process/revokeShare` invalidates it earlier.",
   "process/listShares":

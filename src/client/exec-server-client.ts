@@ -242,7 +242,7 @@ export class ExecServerClient implements AsyncDisposable {
     return this.call("process/tree", { handle }, options);
   }
 
-  /** Returns the network targets of a process of the same principal, with the verdicts of its proxy. */
+  /** Returns the network targets of a process of the same principal, with the decisions of its proxy. */
   async connections(handle: string, options: CallOptions = {}): Promise<ProcessConnections> {
     checkCall("connections", options, { handle });
     return this.call("process/connections", { handle }, options);

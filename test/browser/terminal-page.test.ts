@@ -275,7 +275,7 @@ describe("the page of a process", { timeout: 600_000 }, () => {
     await page.getByRole("dialog").waitFor({ state: "detached" });
   });
 
-  test("lists network targets with their verdicts and the number of requests", async () => {
+  test("lists network targets with their decisions and the number of requests", async () => {
     const proxy = {
       enabled: true,
       enableSocks5: true,

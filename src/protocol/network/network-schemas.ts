@@ -190,12 +190,12 @@ const networkConnection = object("NetworkConnection", () => ({
   protocol: networkProtocol,
   host: string,
   port: u16,
-  /** Number of requests with this verdict. */
+  /** Number of requests with this decision. */
   count: u64,
   /** Time of the last request. */
   lastAtMs: u64,
 }));
-/** A network target of a process, with the verdict of its proxy. */
+/** A network target of a process, with the decision of its proxy. */
 export interface NetworkConnection extends Infer<typeof networkConnection> {}
 
 export const connectionsResult = object("ConnectionsResult", () => ({

@@ -76,7 +76,7 @@ export class AuditedCalls {
   }
 }
 
-/** Records each network target of a process once per verdict. The line of the start names the principal. */
+/** Records each network target of a process once per decision. The line of the start names the principal. */
 function recordNetwork(log: AuditLog, process: HostProcess, identity: Pick<AuditFields, "processId" | "handle">): void {
   findNetworkLog(process)?.listen(({ decision, reason, protocol, host, port }) => {
     const outcome = decision === "allow" ? "allowed" : "refused";

@@ -4,7 +4,7 @@ import type { NetworkConnection, NetworkDecision } from "../../protocol/network/
 /** Maximum targets of a process in the list. Later targets are counted, because a process may request any number. */
 const MAX_TARGETS = 200;
 
-/** Network targets that a process requested, with the verdicts of its proxy. */
+/** Network targets that a process requested, with the decisions of its proxy. */
 export class NetworkLog {
   readonly #targets = new Map<string, NetworkConnection>();
   readonly #now: () => number;

@@ -62,7 +62,7 @@ export class CommandNetwork {
     };
   }
 
-  /** Calls `listener` once per target and verdict, first for earlier decisions. */
+  /** Calls `listener` once per target and decision, first for earlier decisions. */
   listen(listener: (decision: NetworkDecision) => void): void {
     this.#listener = listener;
     for (const decision of this.#unreported.splice(0)) listener(decision);

@@ -29,7 +29,7 @@ export class NetworkActivity {
   readonly #reported = new Set<string>();
   #omitted = 0;
 
-  /** Records a decision. Returns true for the first one with this target and verdict, which is worth an event. */
+  /** Records a decision. Returns true for the first one with this target and decision, which is worth an event. */
   add({ decision, reason, host, port, protocol }: NetworkDecision): boolean {
     const key = JSON.stringify([decision, reason, host, port]);
     if (decision !== "allow") this.#addBlocked(key, { host, port, protocol, reason });

@@ -91,9 +91,9 @@ export class NetworkQuestions {
 
   async decide(given: NetworkRequest, signal: AbortSignal, askConsole?: AskConsole): Promise<NetworkAnswer> {
     const request = { ...given, host: normalizeHost(given.host) };
-    const verdict = decideHost(this.#process.network, request.host, request.port);
-    if (verdict === "allow") return { type: "allow" };
-    if (verdict === "deny") return { type: "deny", reason: "not_allowed" };
+    const decision = decideHost(this.#process.network, request.host, request.port);
+    if (decision === "allow") return { type: "allow" };
+    if (decision === "deny") return { type: "deny", reason: "not_allowed" };
     const target = formatTarget(request);
     const known = this.#known(request, target);
     if (known) return known;

@@ -70,7 +70,7 @@ export interface TerminalDriver {
   atMs: number;
 }
 
-/** The network proxy of a process allowed or blocked a target. Emitted once per target and verdict. */
+/** The network proxy of a process allowed or blocked a target. Emitted once per target and decision. */
 export interface NetworkAccess
   extends Pick<NetworkDecision, "decision" | "source" | "reason" | "protocol" | "host" | "port" | "method"> {
   type: "NetworkAccess";

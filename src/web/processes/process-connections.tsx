@@ -6,7 +6,7 @@ import { TableHeader } from "../components/table-header.tsx";
 
 const POLL_INTERVAL_MS = 2_000;
 
-/** Network targets of the process, with the verdicts of its network policy. */
+/** Network targets of the process, with the decisions of its network policy. */
 export function ProcessConnections({ client, handle }: { client: ExecServerClient; handle: string }) {
   const { value, problem } = usePolled((signal) => client.connections(handle, { signal }), POLL_INTERVAL_MS, [
     client,

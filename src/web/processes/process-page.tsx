@@ -117,7 +117,7 @@ export function ProcessPage({
           { label: "Find", onSelect: () => setFinding(true) },
           ...panels.map((name) => ({ label: name, onSelect: () => setPanel(name) })),
         ]),
-    { label: "Network", detail: "requested hosts, with verdicts", onSelect: () => setPanel("Network") },
+    { label: "Network", detail: "requested hosts, with decisions", onSelect: () => setPanel("Network") },
     ...(attached.loadEarlierOutput ? [{ label: "Load earlier output", onSelect: attached.loadEarlierOutput }] : []),
     {
       label: "Download screen",

@@ -44,7 +44,7 @@ async function setUp(auditFile: string) {
 }
 
 describe("network decisions of a process", () => {
-  test("are listed once per target and verdict, with a count", async () => {
+  test("are listed once per target and decision, with a count", async () => {
     using scratch = scratchDirectory();
     const { connection, start, audit } = await setUp(join(scratch.path, "audit.jsonl"));
     const { process, handle } = await start("p", { networkProxy });
@@ -88,7 +88,7 @@ describe("network decisions of a process", () => {
     audit.close();
   });
 
-  test("have one line per target and verdict in the audit log", async () => {
+  test("have one line per target and decision in the audit log", async () => {
     using scratch = scratchDirectory();
     const file = join(scratch.path, "audit.jsonl");
     const { start, audit } = await setUp(file);
