@@ -38,7 +38,8 @@ function runCounted(args: string[], program = PROCWIRE): { printed: string; modu
     const ran = spawnSync(program, args, { env, stdio: ["ignore", "pipe", "pipe"], encoding: "utf8" });
     if (ran.status !== 0) throw new Error(`${program} ${args.join(" ")} exited with ${ran.status}: ${ran.stderr}`);
     const modules = readFileSync(file, "utf8").split("\n");
-    if (modules.includes("NativeModule internal/modules/esm/translators"))
+    // The sources are ES modules; the bundles are scripts.
+    if (modules.includes("NativeModule internal/modules/esm/initialize_import_meta"))
       throw new Error("bin/procwire runs the sources, which are newer than dist; run `npm run build`");
     return { printed: ran.stdout.trim(), modules: modules.length };
   } finally {
