@@ -82,7 +82,7 @@ export function limitsDocument(): string {
     "# Limits",
     "",
     "Every limit and default of procwire, and the flag or option that changes it. Generated from the sources by `npm run limits-doc`.",
-    "`ServerConfig` of an embedded server has the flags of `serve` under the same names, in milliseconds instead of seconds.",
+    "An embedded server takes limits, quotas and times in [ServerConfig](api.md#serverconfig), in milliseconds instead of seconds.",
     "",
     "Unless its row says otherwise, the server rejects a request above a limit with an error that names it.",
     "",

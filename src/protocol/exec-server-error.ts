@@ -39,7 +39,7 @@ export function isSystemErrorCode(code: string): code is SystemErrorCode {
  * - `ENOENT`, `EACCES` and so on: the name of a system error
  * - `TIMEOUT`: the deadline passed
  * - `DISCONNECTED`: the connection was lost
- * - `UNSUPPORTED`: the server does not support the method
+ * - `UNSUPPORTED`: the server does not support the method, or the local host has no handles
  * - `EINVAL`: an option or argument is invalid, or the server rejected the request
  * - `FAILED`: the server lost track of the process
  * - `GAP`: the requested output was evicted
