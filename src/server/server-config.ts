@@ -29,7 +29,9 @@ export interface ServerConfig {
   detachedSessionTtlMs: number;
   /** Time between TERM and KILL when the server stops. */
   shutdownGraceMs: number;
+  /** Whether to accept starts without `mode: "prepared"`. */
   allowDirectExec: boolean;
+  /** Whether to accept starts with `mode: "prepared"`, which the policy of the client has resolved. */
   allowPreparedExec: boolean;
   /** Minimum sandbox of every process. Null: none. */
   requireSandbox: RequiredSandbox | null;

@@ -89,8 +89,10 @@ const SESSIONS = {
     "pause|evict",
     "policy if the log of a detached session is full, for clients without acknowledgements (default: pause)",
   ),
-  "allow-direct-exec": flag("accept direct starts; --no-allow-direct-exec rejects them (default: on)"),
-  "allow-prepared-exec": flag("accept prepared starts; --no-allow-prepared-exec rejects them (default: on)"),
+  "allow-direct-exec": flag("accept starts without mode `prepared`; --no-allow-direct-exec rejects them (default: on)"),
+  "allow-prepared-exec": flag(
+    "accept starts with mode `prepared`, which the policy of the client resolved; --no-allow-prepared-exec rejects them (default: on)",
+  ),
 };
 
 const QUOTA_DEFAULT = "(default: 1/4 of the server limit; all of it with one principal)";
