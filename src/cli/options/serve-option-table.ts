@@ -30,7 +30,11 @@ const seconds = (help: string) => option("seconds", "SECONDS", help);
 const LISTENING = {
   listen: text("URL", "stdio://, ws://IP:PORT (0: any free port) or unix://PATH (default: stdio://)"),
   "allow-host": option("strings", "NAME", "allowed host name, besides IP addresses and localhost; repeatable"),
-  "allow-origin": option("strings", "ORIGIN", "allowed origin of web pages, as https://NAME; repeatable"),
+  "allow-origin": option(
+    "strings",
+    "ORIGIN",
+    "allowed origin of web pages, as https://NAME; requires --web; repeatable",
+  ),
   "max-connections": count("maximum connections (default: 4096)"),
   "max-message-bytes": bytes("maximum size of a message (default: 67108864)"),
   "allow-forward": option(
@@ -135,8 +139,8 @@ const LIFECYCLE = {
 
 const OBSERVABILITY = {
   web: flag("serve the web console; requires --listen ws:// or unix://"),
-  jobs: text("DIRECTORY", "show the fan-out jobs of DIRECTORY (.procwire/jobs) in the console"),
-  "jobs-database": flag("show the fan-out jobs of the database PROCWIRE_DATABASE_URL in the console"),
+  jobs: text("DIRECTORY", "show the fan-out jobs of DIRECTORY (.procwire/jobs) in the console; requires --web"),
+  "jobs-database": flag("show the fan-out jobs of the database PROCWIRE_DATABASE_URL in the console; requires --web"),
   metrics: flag("expose Prometheus metrics at /metrics to operators"),
   "metrics-listen": text("IP:PORT", "additional unauthenticated listener for /metrics"),
   audit: text("FILE", "append one JSON line per decision; `procwire audit verify` checks the file"),

@@ -97,6 +97,7 @@ function toOptions(values: ServeOptionValues): ServeOptions {
     revokedTokensFile: text("revoked-tokens-file"),
   };
   const transport = ExecServerTransport.fromListenUrl(text("listen") ?? DEFAULT_LISTEN_URL);
+  requireWeb(values, transport);
   const { tls, clientCertificates } = tlsFromFlags(transport, {
     certFile: text("tls-cert"),
     keyFile: text("tls-key"),
@@ -183,6 +184,15 @@ function parseQuotas(values: ServeOptionValues): ServerConfig["quotas"] {
     fileHandles: quota("max-file-handles-per-principal"),
     watchedPaths: quota("max-watched-paths-per-principal"),
   };
+}
+
+/** Rejects options of the web console without `--web`, which would have no effect. */
+function requireWeb(values: ServeOptionValues, { type }: ExecServerTransport): void {
+  if (values.web === true && type === "stdio")
+    throw new UsageError("--web requires --listen ws://IP:PORT or unix://PATH");
+  for (const name of ["allow-origin", "jobs", "jobs-database"] as const)
+    if (values.web !== true && values[name] !== undefined && values[name] !== false)
+      throw new UsageError(`--${name} requires --web`);
 }
 
 function openJobs(directory: string | undefined, inDatabase: boolean): JobsQueryHandler | undefined {

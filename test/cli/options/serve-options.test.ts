@@ -14,3 +14,20 @@ test("parseServeOptions reads the limits of the supervisor, and null if a limit 
   });
   assert.throws(() => supervisedWith("--give-up-after", "0"), /--give-up-after `0`: expected 1 to 1024 crashes/);
 });
+
+test("parseServeOptions rejects options of the web console without --web, and --web on stdio", () => {
+  const webSocket = ["--listen", "ws://127.0.0.1:0"];
+  const origin = ["--allow-origin", "https://console.example"];
+  assert.throws(() => parseServeOptions([...webSocket, ...origin]), /^UsageError: --allow-origin requires --web$/);
+  assert.throws(() => parseServeOptions([...webSocket, "--jobs", "jobs"]), /^UsageError: --jobs requires --web$/);
+  assert.throws(
+    () => parseServeOptions([...webSocket, "--jobs-database"]),
+    /^UsageError: --jobs-database requires --web$/,
+  );
+  assert.throws(
+    () => parseServeOptions(["--web"]),
+    /^UsageError: --web requires --listen ws:\/\/IP:PORT or unix:\/\/PATH$/,
+  );
+  assert.deepEqual(parseServeOptions([...webSocket, "--web", ...origin])?.web?.allowOrigins, [origin[1]]);
+  assert.equal(parseServeOptions([...webSocket, "--no-jobs-database"])?.web, undefined);
+});
