@@ -85,6 +85,10 @@ The server responds to an unreadable message with id ${UNREADABLE_ID} and keeps 
 notification that is not listed here, \`initialized\` before \`initialize\`, and an unexpected response. The session is then
 detached.
 
+**Authentication**: a WebSocket client sends its token in the upgrade request, as \`authorization: Bearer TOKEN\`. A page in a browser offers the
+sub-protocols \`procwire.v1\` and \`procwire.token.BASE64URL\` instead, which a server with \`--web\` accepts. The server responds to a missing
+or invalid token with status 401, and to an unknown \`Host\` or \`Origin\` with 403.
+
 **Handshake**: the request \`initialize\`, its response, then the notification \`initialized\`. The server checks in this order:
 method, params, handshake, then the method's own conditions. \`initialize {extensions: […]}\` requests extensions
 (${EXTENSIONS.map((name) => `\`${name}\``).join(", ")}). Only the extensions in the response are active. A client that requested at least one
