@@ -1,6 +1,6 @@
 // Encoding of tree tags: value range, server prefix, serial number.
 //
-// In C, because the sentinel (native/programs/watchdog.c) searches for the tags of a server that has died.
+// In C, because the sentinel (native/programs/sentinel.c) searches for the tags of a server that has died.
 #ifndef PROCWIRE_PROCESS_TREE_TAG_VALUES_H
 #define PROCWIRE_PROCESS_TREE_TAG_VALUES_H
 
