@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { type ServeChild, serve } from "../support/servers/serve.ts";
+import { readEnvironmentsToml } from "../../src/index.ts";
+import { type ServeChild, scratchDirectory, serve } from "../support/servers/serve.ts";
 import { runSnippets, snippetsOf } from "../support/system/document-snippets.ts";
 
 describe("the programs in the documents print the documented output", { timeout: 600_000 }, () => {
@@ -29,6 +31,16 @@ describe("the programs in the documents print the documented output", { timeout:
     const { procwire } = JSON.parse(json).mcpServers;
     const { command, args } = procwire as { command: string; args: string[] };
     assert.ok(text.includes(`{ command: "${command}", args: ${JSON.stringify(args)} }`));
+  });
+
+  test("codex.md shows a valid environments.toml", async () => {
+    const text = readFileSync(new URL("../../docs/codex.md", import.meta.url), "utf8");
+    const [, toml = ""] = /```toml\n([\s\S]*?)```/.exec(text) ?? [];
+    using scratch = scratchDirectory();
+    const path = join(scratch.path, "environments.toml");
+    writeFileSync(path, toml);
+    const { environments, defaultId } = await readEnvironmentsToml(path);
+    assert.deepEqual([defaultId, environments.map(({ id }) => id)], ["build", ["build", "pipe"]]);
   });
 
   test("client.md lists every error code", () => {
