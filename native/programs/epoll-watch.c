@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "close-fd.h"
+
 static int watches = -1;
 
 int open_watches(void) {
@@ -18,6 +20,12 @@ void watch_fd(int fd, uint32_t events, struct watch* watch) {
 }
 
 void unwatch_fd(int fd) { epoll_ctl(watches, EPOLL_CTL_DEL, fd, NULL); }
+
+void close_watched_fd(int* fd) {
+  // Fails if the descriptor is not watched.
+  unwatch_fd(*fd);
+  close_fd(fd);
+}
 
 int wait_for_events(struct epoll_event* events, int max_events, int timeout_ms) {
   return epoll_wait(watches, events, max_events, timeout_ms);

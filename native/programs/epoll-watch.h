@@ -19,6 +19,9 @@ struct watch {
 int open_watches(void);
 void watch_fd(int fd, uint32_t events, struct watch* watch);
 void unwatch_fd(int fd);
+// Closes a descriptor that may be watched, and sets it to -1. Closing alone leaves the registration, and its pointer to
+// the watch, in the kernel for as long as another process has the same file open.
+void close_watched_fd(int* fd);
 // Returns the number of events.
 int wait_for_events(struct epoll_event* events, int max_events, int timeout_ms);
 

@@ -132,11 +132,10 @@ static void wake_server(const struct persistent_process* process) {
 
 static void close_input(struct persistent_process* process) {
   struct segment_header* header = process->header;
-  if (process->is_input_full && process->fds[PERSIST_STDIN] >= 0) unwatch_fd(process->fds[PERSIST_STDIN]);
   process->is_input_full = 0;
   SEGMENT_STORE(header->in_tail, SEGMENT_LOAD(header->in_head));
   SEGMENT_STORE(header->in_ended, 1);
-  close_fd(&process->fds[PERSIST_STDIN]);
+  close_watched_fd(&process->fds[PERSIST_STDIN]);
 }
 
 void write_input(struct persistent_process* process) {
@@ -218,7 +217,7 @@ void release_resources(struct persistent_process* process) {
   if (has_pid(process)) {
     if (!is_running(process)) waitpid(process->header->pid, NULL, WNOHANG);
     for (int at = 0; at < PERSIST_FD_COUNT; at++)
-      if (at != PERSIST_SEGMENT) close_fd(&process->fds[at]);
+      if (at != PERSIST_SEGMENT) close_watched_fd(&process->fds[at]);
   }
   process->is_traced = 0;
 }

@@ -48,14 +48,9 @@ int open_channel(void) {
   return ends[1];
 }
 
-static void drop_channel(void) {
-  if (channel >= 0) unwatch_fd(channel);
-  close_fd(&channel);
-}
-
 void close_channel(void) {
   read_packets();
-  drop_channel();
+  close_watched_fd(&channel);
   starting = 0;
 }
 
@@ -169,7 +164,7 @@ void read_packets(void) {
     if (length < 0) return;
     if (length == 0) {
       // The server is exiting; SIGCHLD reports its exit.
-      drop_channel();
+      close_watched_fd(&channel);
       return;
     }
     int fds[PERSIST_FD_COUNT];

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
 import { test } from "node:test";
 import { waitFor } from "../../../src/exec/wait/wait-for-output.ts";
 import { childrenOf, isAlive } from "../../support/servers/serve.ts";
@@ -8,6 +9,7 @@ import {
   StateSegment,
   SupervisedServer,
 } from "../../support/servers/supervised-server.ts";
+import { watchedDescriptors } from "../../support/system/process-stats.ts";
 import { forbidGroupsBelow } from "../../support/system/server-cgroup.ts";
 import { until } from "../../support/system/until.ts";
 
@@ -151,3 +153,17 @@ test(
     await until("its memory to be released", () => StateSegment.filesOf(supervisorPid).length === 2);
   },
 );
+
+test("a supervisor stops watching the descriptors of a closed process, which the server still holds open", OPTIONS, async () => {
+  await using server = await SupervisedServer.start();
+  await using client = await server.connect();
+  const persistent = await client.start(persistentParams("p", ECHO));
+  await persistent.write(Buffer.from("line\n"));
+  const { supervisorPid } = server;
+  const open = () => readdirSync(`/proc/${supervisorPid}/fd`);
+  const before = open().length;
+  await persistent.closeStdin();
+  await persistent.wait();
+  await until("the supervisor to close the descriptors of the process", () => open().length < before - 2);
+  assert.deepEqual(watchedDescriptors(supervisorPid).filter((fd) => !open().includes(fd)), []);
+});

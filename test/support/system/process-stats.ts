@@ -46,6 +46,14 @@ export function processorSeconds(pid: number): number {
   return (utime + stime) / TICKS_PER_SECOND;
 }
 
+/** Returns the numbers of the descriptors that the epoll instances of a process watch. */
+export function watchedDescriptors(pid: number): string[] {
+  return readdirSync(`/proc/${pid}/fd`)
+    .filter((fd) => nameOf(`/proc/${pid}/fd/${fd}`) === "anon_inode:[eventpoll]")
+    .flatMap((fd) => [...readFileSync(`/proc/${pid}/fdinfo/${fd}`, "utf8").matchAll(/^tfd:\s*(\d+)/gm)])
+    .map(([, watched = ""]) => watched);
+}
+
 /** Returns all descendants of a process; `Z` denotes a zombie. */
 export function descendantsOf(pid: number): { pid: number; state: string }[] {
   const found: { pid: number; state: string }[] = [];
