@@ -138,6 +138,11 @@ static void close_input(struct persistent_process* process) {
   close_watched_fd(&process->fds[PERSIST_STDIN]);
 }
 
+// Reports whether the server can add input: the ring has space, or the input is dropped because stdin is closed.
+static int accepts_input(const struct segment_header* header) {
+  return SEGMENT_LOAD(header->in_ended) || SEGMENT_LOAD(header->in_head) - header->in_tail < SEGMENT_INPUT_BYTES;
+}
+
 void write_input(struct persistent_process* process) {
   struct segment_header* header = process->header;
   const char* ring = (const char*)header + header->input_at;
@@ -169,7 +174,9 @@ void write_input(struct persistent_process* process) {
   }
   // A terminal stays open. The server ends its input with the EOF character.
   if (fd >= 0 && !is_full && !header->is_terminal && SEGMENT_LOAD(header->in_closing)) close_input(process);
-  if (SEGMENT_LOAD(header->server_waits_for_input_space)) wake_server(process);
+  // Not without space: a waiting server replies to each wake-up with one of its own, so both would wake each other until
+  // the process reads.
+  if (SEGMENT_LOAD(header->server_waits_for_input_space) && accepts_input(header)) wake_server(process);
 }
 
 void handle_wake(struct persistent_process* process) {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { NO_SUPERVISOR, persistentParams, SupervisedServer } from "../../support/servers/supervised-server.ts";
+import { settledValue, waitCount } from "../../support/system/process-stats.ts";
 import { repetitions } from "../../support/system/repetitions.ts";
 
 test("a persistent process that exits during a write is reported as exited, 200 times", {
@@ -19,4 +20,22 @@ test("a persistent process that exits during a write is reported as exited, 200 
     assert.equal((await process.wait()).exitCode, 5);
     await Promise.all(writes);
   }
+});
+
+test("the supervisor sleeps while a persistent process does not read more input than its pipe and its state segment hold", {
+  timeout: 600_000,
+  skip: NO_SUPERVISOR,
+}, async () => {
+  await using server = await SupervisedServer.start();
+  await using client = await server.connect();
+  const { supervisorPid } = server;
+  const persistent = await client.start(persistentParams("p", "kill -STOP $$; exec wc -c"));
+  const pid = persistent.pid ?? assert.fail();
+  const written = persistent.write(Buffer.alloc(800_000));
+  await settledValue(() => waitCount(supervisorPid), supervisorPid, 20);
+  process.kill(pid, "SIGCONT");
+  await written;
+  await persistent.closeStdin();
+  await persistent.wait();
+  assert.equal(Buffer.from((await persistent.snapshot()).stdout).toString().trim(), "800000");
 });

@@ -46,6 +46,12 @@ export function processorSeconds(pid: number): number {
   return (utime + stime) / TICKS_PER_SECOND;
 }
 
+/** Returns how often the main thread of a process has waited so far. */
+export function waitCount(pid: number): number {
+  const status = readFileSync(`/proc/${pid}/status`, "utf8");
+  return Number(/^voluntary_ctxt_switches:\s*(\d+)$/m.exec(status)?.[1]);
+}
+
 /** Returns the numbers of the descriptors that the epoll instances of a process watch. */
 export function watchedDescriptors(pid: number): string[] {
   return readdirSync(`/proc/${pid}/fd`)
