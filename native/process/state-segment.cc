@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <mutex>
+#include <unordered_map>
 #include <utility>
 
 #include "core/fd.h"
@@ -46,6 +48,26 @@ char* mapTwice(int fd, size_t offset, size_t bytes) {
   return first;
 }
 
+// Added to the server's eventfd of a process that the supervisor rejected. All other wake-ups add 1.
+constexpr uint64_t kRejected = uint64_t{1} << 32;
+
+// All segments of this server. Spawner threads create segments, the loop destroys them.
+struct Segments {
+  std::mutex mutex;
+  std::unordered_map<uint64_t, const StateSegment*> byId;
+};
+
+// Never destroyed, because spawner threads use it until the process exits.
+Segments& segments() {
+  static Segments* const all = new Segments;
+  return *all;
+}
+
+// Wakes the reader of an eventfd. A write fails only if the counter is full, and then the reader is awake already.
+void wake(const UniqueFd& eventFd, uint64_t count) {
+  if (::write(eventFd.get(), &count, sizeof count) < 0) return;
+}
+
 uint64_t nextId() {
   static std::atomic<uint64_t> count{0};
   return (static_cast<uint64_t>(serverGeneration()) << 32) + ++count;
@@ -71,13 +93,12 @@ std::unique_ptr<StateSegment> StateSegment::create(const std::string& record, ui
     errno = E2BIG;
     return nullptr;
   }
-  std::unique_ptr<StateSegment> segment(new StateSegment);
+  std::unique_ptr<StateSegment> segment(new StateSegment(nextId()));
   const size_t idsAt = roundToPages(sizeof(segment_header));
   const size_t recordAt = idsAt + kIdsBytes;
   const size_t outputAt = recordAt + roundToPages(record.size());
   const size_t inputAt = outputAt + SEGMENT_OUTPUT_BYTES;
   const size_t bytes = inputAt + SEGMENT_INPUT_BYTES;
-  segment->id_ = nextId();
   segment->segmentFd_.reset(static_cast<int>(syscall(SYS_memfd_create, "procwire-state", MFD_CLOEXEC)));
   const int fd = segment->segmentFd_.get();
   if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) < 0) return nullptr;
@@ -105,8 +126,7 @@ std::unique_ptr<StateSegment> StateSegment::create(const std::string& record, ui
 
 std::unique_ptr<StateSegment> StateSegment::attach(uint64_t id, UniqueFd segmentFd, UniqueFd supervisorWakeFd,
                                                    UniqueFd serverWakeFd) {
-  std::unique_ptr<StateSegment> segment(new StateSegment);
-  segment->id_ = id;
+  std::unique_ptr<StateSegment> segment(new StateSegment(id));
   segment->segmentFd_ = std::move(segmentFd);
   segment->supervisorWakeFd_ = std::move(supervisorWakeFd);
   segment->serverWakeFd_ = std::move(serverWakeFd);
@@ -144,12 +164,26 @@ std::unique_ptr<StateSegment> StateSegment::attach(uint64_t id, UniqueFd segment
   header.server_waits_for_input_space = 0;
   segment->segmentFd_.reset();
   // The process may have exited while no server ran. Wakes the loop of this server, so that it checks once.
-  const uint64_t one = 1;
-  if (segment->serverWakeFd_ && ::write(segment->serverWakeFd_.get(), &one, sizeof one) < 0) errno = 0;
+  wake(segment->serverWakeFd_, 1);
   return segment;
 }
 
+StateSegment::StateSegment(uint64_t id) : id_(id) {
+  const std::lock_guard<std::mutex> lock(segments().mutex);
+  segments().byId[id] = this;
+}
+
+void StateSegment::onRejected(uint64_t id) {
+  const std::lock_guard<std::mutex> lock(segments().mutex);
+  const auto found = segments().byId.find(id);
+  if (found != segments().byId.end()) wake(found->second->serverWakeFd_, kRejected);
+}
+
 StateSegment::~StateSegment() {
+  {
+    const std::lock_guard<std::mutex> lock(segments().mutex);
+    segments().byId.erase(id_);
+  }
   if (header_) munmap(header_, frontBytes_);
   if (output_) munmap(output_, 2 * SEGMENT_OUTPUT_BYTES);
   if (input_) munmap(input_, 2 * SEGMENT_INPUT_BYTES);
@@ -308,15 +342,11 @@ void StateSegment::endWrite(const WriteIdHash& id) {
   header_->write_id = {};
 }
 
-void StateSegment::wakeSupervisor() {
-  const uint64_t one = 1;
-  if (::write(supervisorWakeFd_.get(), &one, sizeof one) < 0) errno = 0;
-}
+void StateSegment::wakeSupervisor() { wake(supervisorWakeFd_, 1); }
 
 bool StateSegment::consumeWake() {
   uint64_t count = 0;
-  if (::read(serverWakeFd_.get(), &count, sizeof count) < 0) errno = 0;
-  return count >= PERSIST_REJECTED;
+  return ::read(serverWakeFd_.get(), &count, sizeof count) > 0 && count >= kRejected;
 }
 
 void StateSegment::recordKilled() {

@@ -37,6 +37,9 @@ class StateSegment {
                                               UniqueFd serverWakeFd);
   ~StateSegment();
 
+  // Called when the supervisor has rejected a process of this server. Its child finds out by `consumeWake`.
+  static void onRejected(uint64_t id);
+
   uint64_t id() const { return id_; }
   segment_header& header() { return *header_; }
   int serverWakeFd() const { return serverWakeFd_.get(); }
@@ -70,7 +73,7 @@ class StateSegment {
   }
   bool inputEnded() const { return SEGMENT_LOAD(header_->in_ended) != 0; }
   void wakeSupervisor();
-  // Clears the wake-up. Returns true if the supervisor rejected the process and terminated it.
+  // Clears the wake-up. Returns true if the supervisor rejected the process.
   bool consumeWake();
   // Records an exit by SIGKILL that the supervisor cannot record.
   void recordKilled();
@@ -79,14 +82,14 @@ class StateSegment {
   bool hasEnded() const { return SEGMENT_LOAD(header_->ended) != 0; }
 
  private:
-  StateSegment() = default;
+  explicit StateSegment(uint64_t id);
   bool map(size_t bytes);
   void evictOutput(size_t bytes);
   void append(segment_stream stream, size_t length);
   bool isEmitted(uint64_t seq) const { return seq != 0 && seq <= lastSeq_; }
   char* at(uint64_t position) const { return output_ + position % SEGMENT_OUTPUT_BYTES; }
 
-  uint64_t id_ = 0;
+  const uint64_t id_;
   UniqueFd segmentFd_;  // closed once the segment is mapped and the supervisor has it
   UniqueFd supervisorWakeFd_;
   UniqueFd serverWakeFd_;

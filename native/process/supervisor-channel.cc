@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/fd.h"
+#include "process/state-segment.h"
 
 namespace procwire {
 namespace {
@@ -86,6 +87,7 @@ class SupervisorWatch final : public LoopObject {
     if (received.length < 0 && errno == EAGAIN) return;
     // The supervisor has exited. The kernel sends SIGTERM to this process, so nothing else to do.
     if (received.length <= 0) return loop_->arm(watch_, 0);
+    if (received.packet.type == SUPERVISOR_REJECTED) return StateSegment::onRejected(received.packet.id);
     if (received.packet.type != SUPERVISOR_HANDOFF) return;
     HandleScope scope(loop_->env());
     loop_->call(onHandoff_.get(), 0, nullptr);

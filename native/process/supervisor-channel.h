@@ -31,7 +31,7 @@ struct HandoffState {
 bool connectSupervisor(int fd, unsigned generation, uint64_t livenessTimeoutMs, uint64_t giveUpAfter,
                        HandoffState& found);
 
-// Calls `onHandoff` when the supervisor requests a handoff.
+// Receives the messages of the supervisor from now on. Calls `onHandoff` when it requests a handoff.
 void watchSupervisor(Loop& loop, napi_value onHandoff);
 
 bool hasSupervisor();

@@ -18,7 +18,7 @@
 // Grace period between SIGTERM and SIGKILL when no server terminates the processes.
 #define GRACE_MS 2000
 #define GRACE_POLL_MS 2
-// Maximum wait for the exit of a rejected process before the server is notified.
+// Maximum wait for the exit of a rejected process, so that the server finds it dead.
 #define REJECTED_EXIT_TIMEOUT_MS 1000
 
 struct persistent_process* first_persistent;
@@ -59,8 +59,10 @@ static const char* map_segment(struct persistent_process* process) {
   return "state segment is corrupt";
 }
 
+// The kernel drops descriptors for which the supervisor has no space.
 static int has_required_fds(const int fds[PERSIST_FD_COUNT]) {
-  return fds[PERSIST_SEGMENT] >= 0 && fds[PERSIST_PIDFD] >= 0 && fds[PERSIST_SUPERVISOR_WAKE] >= 0;
+  return fds[PERSIST_SEGMENT] >= 0 && fds[PERSIST_PIDFD] >= 0 && fds[PERSIST_SUPERVISOR_WAKE] >= 0 &&
+         fds[PERSIST_SERVER_WAKE] >= 0;
 }
 
 // Returns the pid of a pidfd, or -1 if it is unknown.
@@ -75,17 +77,14 @@ static pid_t pid_of(int pidfd) {
   return pid;
 }
 
-// Kills a process that cannot be persisted, and notifies the server.
+// Kills a process that cannot be persisted. The server kills a process whose pidfd did not arrive.
 static void reject(const int* fds, const char* why) {
   fprintf(stderr, "procwire: cannot persist process: %s; process killed\n", why);
   pid_t pid = fds[PERSIST_PIDFD] < 0 ? -1 : pid_of(fds[PERSIST_PIDFD]);
-  if (pid > 1) {
-    struct pollfd end = {.fd = fds[PERSIST_PIDFD], .events = POLLIN};
-    kill(-pid, SIGKILL);
-    poll(&end, 1, REJECTED_EXIT_TIMEOUT_MS);
-  }
-  uint64_t rejected = PERSIST_REJECTED;
-  if (fds[PERSIST_SERVER_WAKE] >= 0 && write(fds[PERSIST_SERVER_WAKE], &rejected, sizeof rejected) < 0) errno = 0;
+  if (pid <= 1) return;
+  struct pollfd end = {.fd = fds[PERSIST_PIDFD], .events = POLLIN};
+  kill(-pid, SIGKILL);
+  poll(&end, 1, REJECTED_EXIT_TIMEOUT_MS);
 }
 
 // Maps the segment and adds the process to the list. Returns NULL, or the reason why that is impossible.
@@ -125,9 +124,9 @@ const char* restore_persistent(uint64_t id, const int fds[PERSIST_FD_COUNT]) { r
 // ---- input
 
 static void wake_server(const struct persistent_process* process) {
-  uint64_t one = 1;
-  if (process->fds[PERSIST_SERVER_WAKE] >= 0 && write(process->fds[PERSIST_SERVER_WAKE], &one, sizeof one) < 0)
-    errno = 0;
+  const uint64_t one = 1;
+  // Fails if the descriptor is released, or if the counter is full. The server is then awake already.
+  if (write(process->fds[PERSIST_SERVER_WAKE], &one, sizeof one) < 0) return;
 }
 
 static void close_input(struct persistent_process* process) {
@@ -181,7 +180,8 @@ void write_input(struct persistent_process* process) {
 
 void handle_wake(struct persistent_process* process) {
   uint64_t ignored;
-  if (read(process->fds[PERSIST_SUPERVISOR_WAKE], &ignored, sizeof ignored) < 0) errno = 0;
+  // Clears the wake-up.
+  if (read(process->fds[PERSIST_SUPERVISOR_WAKE], &ignored, sizeof ignored) < 0 && errno != EAGAIN) return;
   write_input(process);
 }
 

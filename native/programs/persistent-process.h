@@ -26,7 +26,7 @@ extern struct persistent_process* first_persistent;
 struct persistent_process* find_persistent(uint64_t id);
 
 // Adds a process and takes ownership of its descriptors. Returns -1 without taking them if the process cannot be
-// persisted: it is killed and the server is notified.
+// persisted: it is killed, and the caller notifies the server.
 int add_persistent(uint64_t id, uint64_t which, const int* fds, unsigned count);
 // Adds a process of the supervisor that this one replaces, whose resources may be released already. Returns NULL, or
 // the reason why the process cannot be restored; then the descriptors stay open.

@@ -139,6 +139,7 @@ static int handle_packet(const struct supervisor_packet* packet, const int* fds,
     case SUPERVISOR_STARTING: starting++; return 0;
     case SUPERVISOR_PERSIST: {
       int is_taken = add_persistent(packet->id, packet->value, fds, count) == 0;
+      if (!is_taken) send_packet(SUPERVISOR_REJECTED, packet->id, 0, NULL, 0);
       if (starting > 0) starting--;
       return is_taken;
     }

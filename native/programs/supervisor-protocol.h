@@ -13,10 +13,6 @@
 // can detect a mismatch.
 #define SUPERVISOR_PROTOCOL 1u
 
-// Value that the supervisor adds to PERSIST_SERVER_WAKE after it rejected and killed a process. All other wake-ups add
-// 1.
-#define PERSIST_REJECTED ((uint64_t)1 << 32)
-
 enum supervisor_message_type {
   // Sent by the server.
   // value: liveness timeout in milliseconds, id: crashes within a minute after which the supervisor gives up; 0: none
@@ -35,6 +31,8 @@ enum supervisor_message_type {
   // End of the response to HELLO. id: SEGMENT_VERSION of the supervisor (0 means 1), value: number of processes.
   SUPERVISOR_RESTORED_ALL = 18,
   SUPERVISOR_HANDOFF = 19,  // the server must hand off and exit
+  // The response to a PERSIST that the supervisor could not use. It has killed the process if it received its pidfd.
+  SUPERVISOR_REJECTED = 20,
 };
 
 // Descriptors of a persistent process, in this order.

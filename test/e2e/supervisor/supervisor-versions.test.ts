@@ -84,7 +84,7 @@ test(
     ] as const) {
       await using server = new OtherServer(program, mode);
       const group = Number(await server.says(/group (\d+)/));
-      await server.says(/refused/);
+      await server.says(/rejected 1/);
       assert.ok(server.stderr.includes(`procwire: cannot persist process: ${why}; process killed\n`));
       await until("its group to be gone", () => isGone(group));
       assert.equal(childrenOf(server.pid).length, 1, "only the server is left");
