@@ -159,9 +159,12 @@ void Listener::onReady(Watch& watch, uint32_t) {
     return;
   }
   for (int accepted = 0; accepted < kMaxAcceptsPerPoll && watch_.fd >= 0; accepted++) {
-    UniqueFd fd(accept4(watch_.fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    // Takes the address of the peer here, because getpeername fails if the peer has reset the connection.
+    struct sockaddr_storage peer = {};
+    socklen_t length = sizeof peer;
+    UniqueFd fd(accept4(watch_.fd, reinterpret_cast<struct sockaddr*>(&peer), &length, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd) {
-      emit(std::move(fd));
+      emit(std::move(fd), peer);
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       // A pending connection keeps the socket readable, so retry after a delay.
       struct itimerspec later = {};
@@ -176,20 +179,17 @@ void Listener::onReady(Watch& watch, uint32_t) {
   }
 }
 
-void Listener::emit(UniqueFd accepted) {
+void Listener::emit(UniqueFd accepted, const struct sockaddr_storage& peer) {
   const int fd = accepted.get();
   const int on = 1;
   // Both options fail for Unix sockets, which need neither.
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kSendBufferBytes, sizeof kSendBufferBytes);
-  struct sockaddr_storage address = {};
-  socklen_t length = sizeof address;
-  getpeername(fd, reinterpret_cast<struct sockaddr*>(&address), &length);
-  const std::string name = peerName(address);
-  const double uid = peerUid(fd, address);
+  const std::string name = peerName(peer);
+  const double uid = peerUid(fd, peer);
   napi_env env = loop_->env();
   HandleScope scope(env);
-  Socket* socket = new Socket(loop_, std::move(accepted), address.ss_family == AF_UNIX);
+  Socket* socket = new Socket(loop_, std::move(accepted), peer.ss_family == AF_UNIX);
   napi_value argv[] = {socket->handle(env), toValue(env, std::string_view(name)), toValue(env, nonNegative(uid))};
   loop_->add(socket);
   loop_->call(onConnection_.get(), 3, argv);

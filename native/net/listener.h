@@ -3,6 +3,7 @@
 #define PROCWIRE_NET_LISTENER_H
 
 #include <node_api.h>
+#include <sys/socket.h>
 
 #include <string>
 
@@ -37,7 +38,7 @@ class Listener final : public LoopObject {
   void destroyWithoutEvents() override { close(); }
 
  private:
-  void emit(UniqueFd fd);
+  void emit(UniqueFd accepted, const struct sockaddr_storage& peer);
 
   Loop* loop_;
   ValueRef onConnection_;

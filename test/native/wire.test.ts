@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { after, describe, test } from "node:test";
@@ -310,6 +311,16 @@ describe("a native socket", () => {
     broken.client.write(new FrameWriter("server", nodeByteCodec).text("not masked"));
     await broken.until(() => broken.recorded.includes("<gone>"));
     assert.deepEqual(broken.recorded, ["<close 1002 client frames must be masked>", "<gone>"]);
+  });
+
+  test("has the address of a peer that reset the connection before it was accepted", async () => {
+    const accepted = new Promise<AcceptedSocket>((resolve) => waiting.push(resolve));
+    const client = `require("node:net").connect(${tcpPort(listener)}, "127.0.0.1", function () { this.resetAndDestroy(); })`;
+    // Blocks the event loop, so that the listener accepts afterwards.
+    execFileSync(process.execPath, ["-e", client]);
+    const socket = await accepted;
+    assert.match(socket.peerName, /^127\.0\.0\.1:\d+$/);
+    socket.destroy();
   });
 
   test("ignores all calls after it closed", async () => {
