@@ -53,7 +53,7 @@ static const char* map_segment(struct persistent_process* process) {
   process->header = memory;
   const struct segment_header* header = memory;
   if (header->file_bytes == process->segment_bytes && header->pid > 1 && header->input_at >= sizeof *header &&
-      header->input_at + SEGMENT_INPUT_BYTES <= process->segment_bytes)
+      header->input_at <= process->segment_bytes && process->segment_bytes - header->input_at >= SEGMENT_INPUT_BYTES)
     return NULL;
   munmap(memory, process->segment_bytes);
   return "state segment is corrupt";
@@ -173,8 +173,8 @@ void write_input(struct persistent_process* process) {
   }
   // A terminal stays open. The server ends its input with the EOF character.
   if (fd >= 0 && !is_full && !header->is_terminal && SEGMENT_LOAD(header->in_closing)) close_input(process);
-  // Not without space: a waiting server replies to each wake-up with one of its own, so both would wake each other until
-  // the process reads.
+  // Not without space: a waiting server replies to each wake-up by waking the supervisor, so both would wake each other
+  // until the process reads.
   if (SEGMENT_LOAD(header->server_waits_for_input_space) && accepts_input(header)) wake_server(process);
 }
 

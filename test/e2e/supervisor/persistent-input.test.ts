@@ -37,5 +37,10 @@ test("the supervisor sleeps while a persistent process does not read more input 
   await written;
   await persistent.closeStdin();
   await persistent.wait();
-  assert.equal(Buffer.from((await persistent.snapshot()).stdout).toString().trim(), "800000");
+  assert.equal(
+    Buffer.from((await persistent.snapshot()).stdout)
+      .toString()
+      .trim(),
+    "800000",
+  );
 });

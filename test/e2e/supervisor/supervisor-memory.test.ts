@@ -155,38 +155,49 @@ test(
   },
 );
 
-test("a supervisor stops watching the descriptors of a closed process, which the server still holds open", OPTIONS, async () => {
-  await using server = await SupervisedServer.start();
-  await using client = await server.connect();
-  const persistent = await client.start(persistentParams("p", ECHO));
-  await persistent.write(Buffer.from("line\n"));
-  const { supervisorPid } = server;
-  const open = () => readdirSync(`/proc/${supervisorPid}/fd`);
-  const before = open().length;
-  await persistent.closeStdin();
-  await persistent.wait();
-  await until("the supervisor to close the descriptors of the process", () => open().length < before - 2);
-  assert.deepEqual(watchedDescriptors(supervisorPid).filter((fd) => !open().includes(fd)), []);
-});
+test(
+  "a supervisor stops watching the descriptors of a closed process, which the server still holds open",
+  OPTIONS,
+  async () => {
+    await using server = await SupervisedServer.start();
+    await using client = await server.connect();
+    const persistent = await client.start(persistentParams("p", ECHO));
+    await persistent.write(Buffer.from("line\n"));
+    const { supervisorPid } = server;
+    const open = () => readdirSync(`/proc/${supervisorPid}/fd`);
+    const before = open().length;
+    await persistent.closeStdin();
+    await persistent.wait();
+    await until("the supervisor to close the descriptors of the process", () => open().length < before - 2);
+    assert.deepEqual(
+      watchedDescriptors(supervisorPid).filter((fd) => !open().includes(fd)),
+      [],
+    );
+  },
+);
 
-test("a persistent process whose descriptors the supervisor cannot receive is reported as failed and killed", OPTIONS, async () => {
-  await using server = await SupervisedServer.start();
-  await using client = await server.connect();
-  const { supervisorPid } = server;
-  const open = readdirSync(`/proc/${supervisorPid}/fd`);
-  let lowest = 0;
-  while (open.includes(`${lowest}`)) lowest++;
-  // A process with pipes has seven descriptors.
-  for (const free of [0, 1, 4, 6]) {
-    execFileSync("prlimit", ["--pid", `${supervisorPid}`, `--nofile=${lowest + free}:`]);
-    const persistent = await client.start(persistentParams(`p${free}`, "exec sleep 300"));
-    const events: string[] = [];
-    for await (const event of persistent.events())
-      if (event.type !== "output") events.push(event.type === "failed" ? event.message : event.type);
-    assert.deepEqual(events, [
-      "process killed: the supervisor could not persist it; see the server's log for the cause",
-    ]);
-    await until("the process to be killed", () => !isAlive(persistent.pid ?? 0));
-  }
-  assert.match(server.serve.stderr, /cannot persist process: missing descriptor; process killed/);
-});
+test(
+  "a persistent process whose descriptors the supervisor cannot receive is reported as failed and killed",
+  OPTIONS,
+  async () => {
+    await using server = await SupervisedServer.start();
+    await using client = await server.connect();
+    const { supervisorPid } = server;
+    const open = readdirSync(`/proc/${supervisorPid}/fd`);
+    let lowest = 0;
+    while (open.includes(`${lowest}`)) lowest++;
+    // A process with pipes has seven descriptors.
+    for (const free of [0, 1, 4, 6]) {
+      execFileSync("prlimit", ["--pid", `${supervisorPid}`, `--nofile=${lowest + free}:`]);
+      const persistent = await client.start(persistentParams(`p${free}`, "exec sleep 300"));
+      const events: string[] = [];
+      for await (const event of persistent.events())
+        if (event.type !== "output") events.push(event.type === "failed" ? event.message : event.type);
+      assert.deepEqual(events, [
+        "process killed: the supervisor could not persist it; see the server's log for the cause",
+      ]);
+      await until("the process to be killed", () => !isAlive(persistent.pid ?? 0));
+    }
+    assert.match(server.serve.stderr, /cannot persist process: missing descriptor; process killed/);
+  },
+);

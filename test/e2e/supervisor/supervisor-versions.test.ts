@@ -81,6 +81,7 @@ test(
     for (const [mode, why] of [
       ["memory", "state segment version is 2, supported version is 1"],
       ["damaged", "state segment is corrupt"],
+      ["outside", "state segment is corrupt"],
     ] as const) {
       await using server = new OtherServer(program, mode);
       const group = Number(await server.says(/group (\d+)/));
