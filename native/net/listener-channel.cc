@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "net/receive-descriptors.h"
+#include "core/receive-descriptors.h"
 #include "programs/sandbox-listeners-protocol.h"
 
 namespace procwire {

@@ -8,7 +8,7 @@
 
 #include <utility>
 
-#include "net/receive-descriptors.h"
+#include "core/receive-descriptors.h"
 
 namespace procwire {
 namespace {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/fd.h"
+#include "core/receive-descriptors.h"
 #include "process/state-segment.h"
 
 namespace procwire {
@@ -53,15 +54,10 @@ struct Received {
 
 Received receivePacket(int fd) {
   Received received;
-  supervisor_message message;
-  prepare_receive(&message);
-  do received.length = recvmsg(fd, &message.head, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  while (received.length < 0 && errno == EINTR);
-  if (received.length < 0) return received;
-  int fds[PERSIST_FD_COUNT];
-  const unsigned count = unpack_fds(&message, fds);
-  for (unsigned at = 0; at < count; at++) received.fds.emplace_back(fds[at]);
-  received.packet = message.packet;
+  ReceivedDescriptors descriptors;
+  char* const bytes = reinterpret_cast<char*>(&received.packet);
+  received.length = receiveDescriptors(fd, bytes, sizeof received.packet, descriptors);
+  received.fds = std::move(descriptors.fds);
   return received;
 }
 

@@ -1,6 +1,6 @@
 // Receives bytes and the descriptors that came with them (SCM_RIGHTS).
-#ifndef PROCWIRE_NET_RECEIVE_DESCRIPTORS_H
-#define PROCWIRE_NET_RECEIVE_DESCRIPTORS_H
+#ifndef PROCWIRE_CORE_RECEIVE_DESCRIPTORS_H
+#define PROCWIRE_CORE_RECEIVE_DESCRIPTORS_H
 
 #include <sys/types.h>
 

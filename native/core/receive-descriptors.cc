@@ -1,4 +1,4 @@
-#include "net/receive-descriptors.h"
+#include "core/receive-descriptors.h"
 
 #include <errno.h>
 #include <string.h>
