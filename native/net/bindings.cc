@@ -13,7 +13,7 @@
 #include "net/byte-codec.h"
 #include "net/listener-channel.h"
 #include "net/listener.h"
-#include "net/message-scan.h"
+#include "net/scan-job.h"
 #include "net/socket.h"
 #include "net/stdio-transfer.h"
 #include "process/child.h"

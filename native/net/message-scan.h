@@ -1,17 +1,15 @@
-// Parses a large JSON message on another thread, up to the values that only JavaScript can create.
+// Finds the tokens of a large JSON message.
 #ifndef PROCWIRE_NET_MESSAGE_SCAN_H
 #define PROCWIRE_NET_MESSAGE_SCAN_H
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "core/job-queue.h"
-#include "core/napi.h"
-
 namespace procwire {
 
-// Kind of a token. `src/native/large-messages.ts` uses the names in `kTokenKinds`, in this order.
+// Kind of a token. `src/native/large-messages.ts` uses the names in scan-job.cc, in this order.
 enum class TokenKind : uint32_t {
   kObject,
   kObjectEnd,
@@ -52,12 +50,6 @@ struct ScanResult {
 // Checks the grammar, the limits and that keys are unique. Resolves the escapes of long strings and decodes the base64
 // of `params` in place.
 ScanResult scanMessage(uint8_t* text, size_t length, const ScanLimits& limits);
-
-// Names of TokenKind, in order.
-napi_value tokenKinds(napi_env env);
-
-// (message, maxValues, maxDepth, onDone)
-napi_value startMessageScan(napi_env env, napi_callback_info info);
 
 }  // namespace procwire
 
