@@ -133,7 +133,7 @@ napi_value sendChunk(napi_env env, napi_callback_info info) {
   Socket* socket = call.object<Socket>();
   const size_t head = call[1].stringLength();
   const Bytes bytes = call[2].bytes();
-  const size_t middle = (bytes.length + 2) / 3 * 4;
+  const size_t middle = base64EncodedLength(bytes.length);
   const size_t tail = call[3].stringLength();
   const char opening = static_cast<char>(static_cast<int>(call[4].number()));
   char* payload = socket ? socket->textFrame(head + middle + tail, opening) : nullptr;
@@ -199,8 +199,7 @@ napi_value encode(napi_env env, napi_callback_info info) {
   const Bytes from = call[0].bytes();
   const Bytes to = call[1].bytes();
   const size_t offset = static_cast<size_t>(call[2].number());
-  const size_t needed = (from.length + 2) / 3 * 4;
-  if (offset > to.length || to.length - offset < needed) return call.toValue(-1.0);
+  if (offset > to.length || to.length - offset < base64EncodedLength(from.length)) return call.toValue(-1.0);
   return call.toValue(static_cast<double>(base64Encode(from.data, from.length, to.data + offset)));
 }
 
@@ -214,9 +213,7 @@ napi_value decode(napi_env env, napi_callback_info info) {
   const Bytes to = call[3].bytes();
   if (offset > from.length || from.length - offset < length) return call.toValue(-1.0);
   const uint8_t* const text = from.data + offset;
-  size_t needed = length / 4 * 3;
-  if (length >= 4) needed -= (text[length - 1] == '=') + (text[length - 2] == '=');
-  if (to.length < needed) return call.toValue(-1.0);
+  if (to.length < base64DecodedLength({reinterpret_cast<const char*>(text), length})) return call.toValue(-1.0);
   return call.toValue(static_cast<double>(base64Decode(text, length, to.data)));
 }
 

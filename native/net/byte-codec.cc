@@ -117,20 +117,22 @@ bool hasAvx2() {
   if ((low & 6) != 6) return false;
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_AVX2);
 }
+
+bool usesWideInstructions() {
+  static const bool have = hasAvx2();
+  return have && !wideDisabled;
+}
 #endif
 
 }  // namespace
 
-bool usesWideInstructions() {
-#if HAVE_AVX2_CODE
-  static const bool have = hasAvx2();
-  return have && !wideDisabled;
-#else
-  return false;
-#endif
-}
-
 void disableWideInstructions(bool disabled) { wideDisabled = disabled; }
+
+size_t base64DecodedLength(std::string_view text) {
+  const size_t length = text.size();
+  if (length < 4) return 0;
+  return length / 4 * 3 - static_cast<size_t>((text[length - 1] == '=') + (text[length - 2] == '='));
+}
 
 size_t base64Encode(const uint8_t* from, size_t length, uint8_t* to) {
   uint8_t* const start = to;

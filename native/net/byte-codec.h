@@ -5,15 +5,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace procwire {
 
-// Encodes with the standard alphabet and padding. `to` must hold 4 * ceil(length / 3) bytes. Returns the number of
-// bytes written.
+constexpr size_t base64EncodedLength(size_t length) { return (length + 2) / 3 * 4; }
+// Returns the decoded length of a valid text.
+size_t base64DecodedLength(std::string_view text);
+
+// Encodes with the standard alphabet and padding. `to` must hold the encoded length. Returns the number of bytes
+// written.
 size_t base64Encode(const uint8_t* from, size_t length, uint8_t* to);
 
 // Decodes strictly: the length is a multiple of four, padding only at the end, unused bits zero, no white space. `to`
-// must hold 3 * length / 4 bytes; it may be `from`. Returns the number of bytes written, or -1.
+// must hold the decoded length; it may be `from`. Returns the number of bytes written, or -1.
 ptrdiff_t base64Decode(const uint8_t* from, size_t length, uint8_t* to);
 
 // Describes invalid base64 like `src/protocol/base64.ts`; empty if it is valid.
@@ -24,8 +29,7 @@ void unmask(uint8_t* bytes, size_t length, uint32_t key);
 
 bool isAscii(const char* text, size_t length);
 
-// For tests: reports whether wide instructions are used.
-bool usesWideInstructions();
+// For tests: uses only the portable implementations, as on an older processor.
 void disableWideInstructions(bool disabled);
 
 }  // namespace procwire

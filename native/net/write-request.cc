@@ -123,15 +123,9 @@ bool parseWriteRequest(std::string_view text, WriteRequest& request) {
          (request.writeId.data() == nullptr || !request.writeId.empty());
 }
 
-size_t decodedLength(std::string_view base64) {
-  const size_t length = base64.size();
-  if (length < 4) return 0;
-  return length / 4 * 3 - static_cast<size_t>((base64[length - 1] == '=') + (base64[length - 2] == '='));
-}
-
 bool writeRequestMembers(napi_env env, const WriteRequest& request, napi_value members[4]) {
   const std::string_view chunk = request.chunk;
-  const size_t length = decodedLength(chunk);
+  const size_t length = base64DecodedLength(chunk);
   void* memory;
   if (!NAPI_OK(napi_create_buffer(env, length, &memory, &members[3]))) return false;
   if (base64Decode(reinterpret_cast<const uint8_t*>(chunk.data()), chunk.size(), static_cast<uint8_t*>(memory)) !=

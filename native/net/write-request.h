@@ -24,9 +24,6 @@ struct WriteRequest {
 // everything else, which the general parser handles and rejects with proper errors.
 bool parseWriteRequest(std::string_view text, WriteRequest& request);
 
-// Returns the decoded length of a valid base64 text.
-size_t decodedLength(std::string_view base64);
-
 // Converts the members to JavaScript: id, processId, writeId or undefined, decoded chunk. Returns false if the chunk is
 // not base64.
 bool writeRequestMembers(napi_env env, const WriteRequest& request, napi_value members[4]);

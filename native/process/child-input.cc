@@ -22,7 +22,7 @@ constexpr size_t kMaxWriteBytesPerPoll = 1024 * 1024;
 
 bool Child::tryDirectWrite(const WriteRequest& request) {
   if (!loop_ || rejectsDirectInput_ || stdinEnding_ || (!terminal_ && !pipeStdin_)) return false;
-  const size_t length = decodedLength(request.chunk);
+  const size_t length = base64DecodedLength(request.chunk);
   if (queuedBytes_ + length > limits_.queuedBytes) return false;
   char* bytes = loop_->scratch(request.chunk.size() / 4 * 3);
   if (base64Decode(reinterpret_cast<const uint8_t*>(request.chunk.data()), request.chunk.size(),
