@@ -25,6 +25,13 @@ bool openPipe(UniqueFd& readEnd, UniqueFd& writeEnd) {
   return true;
 }
 
+UniqueDirectory listingOf(UniqueFd directory) {
+  UniqueDirectory listing(directory ? fdopendir(directory.get()) : nullptr);
+  // closedir closes the descriptor.
+  if (listing) directory.release();
+  return listing;
+}
+
 void enlargePipe(int fd, uint64_t carriedBytes, bool& isEnlarged) {
   if (isEnlarged || carriedBytes < kEnlargeAfterBytes) return;
   if (enlargedPipes.fetch_add(1) < kMaxEnlargedPipes && fcntl(fd, F_SETPIPE_SZ, kEnlargedPipeBytes) >= 0)

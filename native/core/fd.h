@@ -54,6 +54,8 @@ struct DirectoryCloser {
 };
 // An open directory listing, closed on destruction.
 using UniqueDirectory = std::unique_ptr<DIR, DirectoryCloser>;
+// Lists an open directory. Returns null with errno set if there is none, or if it cannot be listed.
+UniqueDirectory listingOf(UniqueFd directory);
 
 // Enlarges a pipe that has carried enough bytes, unless the process-wide budget is exhausted.
 void enlargePipe(int fd, uint64_t carriedBytes, bool& isEnlarged);

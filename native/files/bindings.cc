@@ -55,6 +55,8 @@ napi_value startListDirectory(napi_env env, napi_callback_info info) {
 Bindings fileBindings(napi_env env) {
   return {
       binding("treeFailures", nameList(env, kTreeFailures)),
+      binding("listedKinds", nameList(env, kListedKinds)),
+      binding("linkBit", toValue(env, static_cast<int>(kLinkBit))),
       binding("copyTree", startCopyTree),
       binding("removeTree", startRemoveTree),
       binding("listDirectory", startListDirectory),

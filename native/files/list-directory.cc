@@ -16,10 +16,10 @@ namespace {
 // Directories that are listed at once. Further jobs wait.
 constexpr size_t kMaxThreads = 2;
 
+// Indices of kListedKinds.
 constexpr uint8_t kFile = 0;
 constexpr uint8_t kDirectory = 1;
 constexpr uint8_t kOther = 2;
-constexpr uint8_t kLink = 4;
 
 struct Found {
   std::string name;
@@ -44,20 +44,18 @@ bool resolveKind(int directory, const struct dirent& entry, uint8_t& kind) {
     isLink = S_ISLNK(found.st_mode);
   }
   if (fstatat(directory, entry.d_name, &found, 0) != 0) return false;
-  kind = static_cast<uint8_t>(kindOfMode(found.st_mode) | (isLink ? kLink : 0));
+  kind = static_cast<uint8_t>(kindOfMode(found.st_mode) | (isLink ? kLinkBit : 0));
   return true;
 }
 
 }  // namespace
 
 void ListJob::run() {
-  UniqueFd directory(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  const UniqueDirectory listing(directory ? fdopendir(directory.get()) : nullptr);
+  const UniqueDirectory listing = listingOf(UniqueFd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
   if (!listing) {
     err_ = errno;
     return;
   }
-  const int fd = directory.release();
   std::vector<Found> found;
   size_t entries = 0;
   for (;;) {
@@ -73,7 +71,7 @@ void ListJob::run() {
       break;
     }
     uint8_t kind;
-    if (resolveKind(fd, *entry, kind)) found.push_back({entry->d_name, kind});
+    if (resolveKind(dirfd(listing.get()), *entry, kind)) found.push_back({entry->d_name, kind});
   }
   // `std::string` compares bytes as unsigned numbers.
   std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.name < b.name; });

@@ -2,6 +2,7 @@
 #ifndef PROCWIRE_FILES_LIST_DIRECTORY_H
 #define PROCWIRE_FILES_LIST_DIRECTORY_H
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,11 @@
 #include "core/napi.h"
 
 namespace procwire {
+
+// Names of the kinds of a listed entry, in the order of their numbers.
+constexpr const char* kListedKinds[] = {"file", "directory", "other"};
+// Added to the number of a link, whose target has that kind.
+constexpr uint8_t kLinkBit = 4;
 
 // One call from JavaScript.
 class ListJob : public Job {
@@ -27,7 +33,7 @@ class ListJob : public Job {
   bool isTruncated_ = false;
   // Names in the order of their bytes, each followed by a slash, which no name contains.
   std::string names_;
-  // One byte per name: 0 file, 1 directory, 2 other; plus 4 for a link, whose target has that kind.
+  // One number per name: an index of kListedKinds, plus kLinkBit for a link.
   std::vector<uint8_t> kinds_;
 };
 

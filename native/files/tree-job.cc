@@ -51,12 +51,9 @@ void TreeJob::deliver(Loop& loop) {
 
 int readEntries(int directory, std::vector<TreeEntry>& entries) {
   entries.clear();
-  // closedir closes its descriptor, so it gets a copy.
-  UniqueFd copy(fcntl(directory, F_DUPFD_CLOEXEC, 0));
-  if (!copy) return errno;
-  const UniqueDirectory listing(fdopendir(copy.get()));
+  const UniqueDirectory listing = listingOf(UniqueFd(fcntl(directory, F_DUPFD_CLOEXEC, 0)));
   if (!listing) return errno;
-  copy.release();
+  // The copy shares the position of the descriptor.
   rewinddir(listing.get());
   for (;;) {
     errno = 0;

@@ -1,5 +1,6 @@
 import type { FrameOpening } from "../connection/frame-socket.ts";
 import type { OutputStream, TtyState } from "../exec/exec-process.ts";
+import type { ListedEntry } from "../files/file-trees.ts";
 import type { ResourceLimit } from "../local/enforced-limits.ts";
 import type { ProcessTag } from "../local/tree/process-table.ts";
 
@@ -143,7 +144,7 @@ export interface NativeListing {
   truncated: boolean;
   /** Sorted names, one character per byte, each followed by a slash. */
   names: string;
-  /** One byte per name: 0 file, 1 directory, 2 other; plus 4 for a link, whose target has that kind. */
+  /** One byte per name: an index of `listedKinds`, plus `linkBit` for a link, whose target has that kind. */
   kinds: Buffer;
 }
 
@@ -273,6 +274,10 @@ export class NativeAddon {
   // ---- directory trees
   /** Names of `NativeTreeResult.failure`. */
   readonly treeFailures!: readonly string[];
+  /** Kinds of the entries of a directory. */
+  readonly listedKinds!: readonly ListedEntry["kind"][];
+  /** Added to the kind of a link. */
+  readonly linkBit!: number;
   /** Copies the contents of a directory into an existing directory. A file without a size may have `maxUnsizedBytes`. */
   readonly copyTree!: (source: Uint8Array, target: Uint8Array, maxUnsizedBytes: number, onDone: TreeCallback) => void;
   readonly removeTree!: (path: Uint8Array, onDone: TreeCallback) => void;

@@ -17,15 +17,13 @@ export function nativeFileTrees(native: NativeAddon): FileTrees {
   };
 }
 
-const KINDS = ["file", "directory", "other"] as const;
-const LINK_BIT = 4;
-
 async function list(native: NativeAddon, path: NativePath, maxEntries: number): Promise<Listing> {
   const listing = await new Promise<NativeListing>((resolve) =>
     native.listDirectory(Buffer.from(path), maxEntries, resolve),
   );
   const { errno, names, kinds, truncated } = listing;
   if (errno !== null) throw systemError(errno, path);
+  const { listedKinds, linkBit } = native;
   const slices = new SliceCounter();
   const entries: ListedEntry[] = [];
   let from = 0;
@@ -34,8 +32,13 @@ async function list(native: NativeAddon, path: NativePath, maxEntries: number): 
     const to = names.indexOf("/", from);
     const sortKey = names.slice(from, to);
     from = to + 1;
-    const isSymlink = (kind & LINK_BIT) !== 0;
-    entries.push({ sortKey, name: nativeFromLatin1(sortKey), kind: KINDS[kind & ~LINK_BIT] ?? "other", isSymlink });
+    const isSymlink = (kind & linkBit) !== 0;
+    entries.push({
+      sortKey,
+      name: nativeFromLatin1(sortKey),
+      kind: listedKinds[kind & ~linkBit] ?? "other",
+      isSymlink,
+    });
   }
   return { entries, truncated };
 }

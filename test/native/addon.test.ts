@@ -25,6 +25,8 @@ describe("the addon", { skip: NO_ADDON }, () => {
   test("exports exactly the names that its type declares", () => {
     assert.deepEqual(Object.keys(addon()).sort(), Object.keys(new NativeAddon()).sort());
     const values = [
+      "linkBit",
+      "listedKinds",
       "processEntryFields",
       "resourceLimits",
       "segmentEntries",
