@@ -6,6 +6,7 @@
 
 #include <deque>
 #include <memory>
+#include <mutex>
 
 #include "core/mailbox.h"
 
@@ -43,23 +44,16 @@ class JobQueue {
 
   // Returns an errno and leaves the job with the caller if no thread can be created.
   int enqueue(std::unique_ptr<Job>& job) {
-    pthread_mutex_lock(&mutex_);
-    int err = 0;
-    waiting_.push_back(std::move(job));
+    // A new thread waits for this lock, and then finds the job.
+    const std::lock_guard<std::mutex> lock(mutex_);
     if (threads_ < maxThreads_) {
-      // Count the thread first: it may finish before this function continues.
-      threads_++;
-      err = startThread();
-      if (err != 0) threads_--;
-      // A running thread takes the job, if there is one.
-      if (err != 0 && threads_ > 0) err = 0;
-      if (err != 0) {
-        job = std::move(waiting_.back());
-        waiting_.pop_back();
-      }
+      const int err = startThread();
+      if (err == 0) threads_++;
+      // Else a running thread takes the job.
+      else if (threads_ == 0) return err;
     }
-    pthread_mutex_unlock(&mutex_);
-    return err;
+    waiting_.push_back(std::move(job));
+    return 0;
   }
 
   // Runs jobs until none is left. No thread stays idle.
@@ -74,16 +68,15 @@ class JobQueue {
     return nullptr;
   }
 
+  // Returns null, and no longer counts the calling thread, if no job is left.
   std::unique_ptr<Job> next() {
-    pthread_mutex_lock(&mutex_);
-    std::unique_ptr<Job> job;
+    const std::lock_guard<std::mutex> lock(mutex_);
     if (waiting_.empty()) {
       threads_--;
-    } else {
-      job = std::move(waiting_.front());
-      waiting_.pop_front();
+      return nullptr;
     }
-    pthread_mutex_unlock(&mutex_);
+    std::unique_ptr<Job> job = std::move(waiting_.front());
+    waiting_.pop_front();
     return job;
   }
 
@@ -100,7 +93,7 @@ class JobQueue {
 
   const char* threadName_;
   size_t maxThreads_;
-  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+  std::mutex mutex_;  // all below
   std::deque<std::unique_ptr<Job>> waiting_;
   size_t threads_ = 0;
 };
