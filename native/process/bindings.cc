@@ -190,11 +190,11 @@ napi_value hasStdioOpenIn(napi_env env, napi_callback_info info) {
 // (pid) -> { tag, isTampered }, or null without a tag. The process has tampered if its tag check does not match.
 napi_value treeTag(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  const auto tag = readTreeTag(static_cast<pid_t>(call[0].number()));
-  if (tag == 0) return call.toValue(std::optional<double>());
+  const FoundTag found = readTreeTag(static_cast<pid_t>(call[0].number()));
+  if (found.tag == 0) return call.toValue(nonZero(found.tag));
   ObjectBuilder result(env);
-  result.set("tag", static_cast<double>(tag < 0 ? -tag : tag));
-  result.set("isTampered", tag < 0);
+  result.set("tag", found.tag);
+  result.set("isTampered", found.isTampered);
   return result.get();
 }
 

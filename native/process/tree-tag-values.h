@@ -1,6 +1,7 @@
 // Encoding of tree tags: value range, server prefix, serial number.
 //
-// In C, because the sentinel (native/programs/sentinel.c) searches for the tags of a server that has died.
+// In C, because the sentinel (native/programs/sentinel.c) searches for the tags of a server that has died, and the
+// supervisor (native/programs/supervisor-orphans.c) for the tags of persistent processes.
 #ifndef PROCWIRE_PROCESS_TREE_TAG_VALUES_H
 #define PROCWIRE_PROCESS_TREE_TAG_VALUES_H
 
@@ -15,9 +16,9 @@
 
 static inline int is_tree_tag(uint64_t value) { return value >= TAG_BASE && value < 2 * TAG_BASE; }
 
-// Returns the first tag of the server with this pid and start time (ticks, as in /proc). The pair is unique on a
-// host, so servers never mistake each other's orphans for their own. Any process that
-// knows pid and start time can compute the tags.
+// Returns the first tag of the server with this pid and start time (ticks, as in /proc). The pair is unique on a host.
+// Two servers of a host have the same tags, and mistake each other's orphans for their own, with a probability of
+// 2^-TAG_SERVER_BITS. Any process that knows pid and start time can compute the tags.
 static inline uint64_t first_tag_of(pid_t pid, uint64_t start_time) {
   // Multipliers and shifts of splitmix64, which spreads small differences over all bits.
   uint64_t mixed = start_time * 0x9e3779b97f4a7c15ull + (uint64_t)pid;

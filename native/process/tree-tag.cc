@@ -109,13 +109,12 @@ uint64_t nextTreeTag(TagLimits& tagLimits) {
   return treeTag;
 }
 
-double readTreeTag(pid_t pid) {
+FoundTag readTreeTag(pid_t pid) {
   const uint64_t treeTag = limitOf(pid, carrier());
-  if (!is_tree_tag(treeTag)) return 0;
+  if (!is_tree_tag(treeTag)) return {};
   // No tag check is set if the process started before tag checks existed, or if its user may change both limits.
   const uint64_t tagCheck = hasTagCheck() ? limitOf(pid, kTagCheck) : kUnlimited;
-  const bool isIntact = tagCheck == kUnlimited || tagCheck == tag_check_of(treeTag);
-  return isIntact ? static_cast<double>(treeTag) : -static_cast<double>(treeTag);
+  return {treeTag, tagCheck != kUnlimited && tagCheck != tag_check_of(treeTag)};
 }
 
 }  // namespace procwire

@@ -19,9 +19,12 @@ struct TagLimits {
 // Returns an unused tree tag and the limits that carry it, or 0 if none can be set.
 uint64_t nextTreeTag(TagLimits& tagLimits);
 
-// Returns the tree tag of a process, or 0 if it has none or does not exist. Negative if the tag check does not match:
-// the process changed one of the two.
-double readTreeTag(pid_t pid);
+struct FoundTag {
+  uint64_t tag = 0;         // 0: the process has none, or does not exist
+  bool isTampered = false;  // the tag check does not match: the process changed one of the two
+};
+
+FoundTag readTreeTag(pid_t pid);
 
 }  // namespace procwire
 

@@ -31,7 +31,7 @@
 // Limits that carry the tree tag (native/process/tree-tag.cc): one of two limits without effect, and the tag check in a
 // third.
 struct tag_limits {
-  uint64_t locks, object, check;
+  uint64_t locks, resident, check;
 };
 
 #define UNLIMITED UINT64_MAX
@@ -45,12 +45,12 @@ static uint64_t limit_in(const char* text, const char* name) {
 }
 
 static struct tag_limits read_tag_limits(pid_t pid) {
-  uint64_t locks[2], object[2], check[2];
+  uint64_t locks[2], resident[2], check[2];
   char path[32], text[4096];
   if (syscall(SYS_prlimit64, pid, RLIMIT_LOCKS, NULL, locks) == 0 &&
-      syscall(SYS_prlimit64, pid, RLIMIT_RSS, NULL, object) == 0 &&
+      syscall(SYS_prlimit64, pid, RLIMIT_RSS, NULL, resident) == 0 &&
       syscall(SYS_prlimit64, pid, RLIMIT_RTTIME, NULL, check) == 0)
-    return (struct tag_limits){locks[0], object[0], check[0]};
+    return (struct tag_limits){locks[0], resident[0], check[0]};
   // A process of another user.
   snprintf(path, sizeof path, "/proc/%d/limits", (int)pid);
   int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -70,7 +70,7 @@ static int is_free(int resource) {
 static int has_tree_tag(const struct tag_limits* limits, const struct persistent_process* process) {
   uint64_t tag = process->header->tree_tag;
   if (tag == 0) return 0;
-  if (!is_free(RLIMIT_LOCKS)) return limits->object == tag;
+  if (!is_free(RLIMIT_LOCKS)) return limits->resident == tag;
   // A process that copied this tag does not have the matching tag check.
   const int has_tag_check = limits->check == tag_check_of(tag) || limits->check == UNLIMITED;
   return limits->locks == tag && (has_tag_check || !is_free(RLIMIT_RTTIME));
