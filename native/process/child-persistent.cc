@@ -81,6 +81,7 @@ void Child::flushToSegment() {
     segment_->endWrite(next.id);
     segmentQueue_.pop_front();
   }
+  // Before the wake-up: the supervisor that has freed space since then reads this flag when it wakes up.
   SEGMENT_STORE(segment_->header().server_waits_for_input_space, segmentQueue_.empty() ? 0u : 1u);
   if (hadInput) segment_->wakeSupervisor();
   if (!segmentQueue_.empty()) return;

@@ -30,6 +30,23 @@ constexpr size_t kIdsBytes = SEGMENT_WRITE_IDS * sizeof(write_id_hash);
 
 size_t roundToPages(size_t bytes) { return (bytes + SEGMENT_PAGE_BYTES - 1) / SEGMENT_PAGE_BYTES * SEGMENT_PAGE_BYTES; }
 
+// Positions of the parts of a segment, which depend only on the length of its record.
+struct Layout {
+  uint64_t idsAt, recordAt, outputAt, inputAt, fileBytes;
+
+  explicit Layout(size_t recordBytes)
+      : idsAt(roundToPages(sizeof(segment_header))),
+        recordAt(idsAt + kIdsBytes),
+        outputAt(recordAt + roundToPages(recordBytes)),
+        inputAt(outputAt + SEGMENT_OUTPUT_BYTES),
+        fileBytes(inputAt + SEGMENT_INPUT_BYTES) {}
+
+  bool is(const segment_header& header) const {
+    return header.ids_at == idsAt && header.record_at == recordAt && header.output_at == outputAt &&
+           header.input_at == inputAt && header.file_bytes == fileBytes;
+  }
+};
+
 size_t entryBytes(size_t length) { return sizeof(segment_entry) + (length + 7) / 8 * 8; }
 
 bool isOutput(uint32_t stream) { return stream <= SEGMENT_TERMINAL; }
@@ -94,34 +111,28 @@ std::unique_ptr<StateSegment> StateSegment::create(const std::string& record, ui
     return nullptr;
   }
   std::unique_ptr<StateSegment> segment(new StateSegment(nextId()));
-  const size_t idsAt = roundToPages(sizeof(segment_header));
-  const size_t recordAt = idsAt + kIdsBytes;
-  const size_t outputAt = recordAt + roundToPages(record.size());
-  const size_t inputAt = outputAt + SEGMENT_OUTPUT_BYTES;
-  const size_t bytes = inputAt + SEGMENT_INPUT_BYTES;
+  const Layout layout(record.size());
   segment->segmentFd_.reset(static_cast<int>(syscall(SYS_memfd_create, "procwire-state", MFD_CLOEXEC)));
   const int fd = segment->segmentFd_.get();
-  if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) < 0) return nullptr;
+  if (fd < 0 || ftruncate(fd, static_cast<off_t>(layout.fileBytes)) < 0) return nullptr;
   segment->supervisorWakeFd_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   segment->serverWakeFd_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!segment->supervisorWakeFd_ || !segment->serverWakeFd_) return nullptr;
-  const segment_header fresh = [&] {
-    segment_header made = {};
-    made.magic = SEGMENT_MAGIC;
-    made.version = SEGMENT_VERSION;
-    made.file_bytes = bytes;
-    made.ids_at = idsAt;
-    made.record_at = recordAt;
-    made.record_bytes = record.size();
-    made.output_at = outputAt;
-    made.input_at = inputAt;
-    made.max_output_bytes = maxOutputBytes;
-    return made;
-  }();
+  segment_header fresh = {};
+  fresh.magic = SEGMENT_MAGIC;
+  fresh.version = SEGMENT_VERSION;
+  fresh.file_bytes = layout.fileBytes;
+  fresh.ids_at = layout.idsAt;
+  fresh.record_at = layout.recordAt;
+  fresh.record_bytes = record.size();
+  fresh.output_at = layout.outputAt;
+  fresh.input_at = layout.inputAt;
+  fresh.max_output_bytes = maxOutputBytes;
+  const off_t recordAt = static_cast<off_t>(layout.recordAt);
   if (pwrite(fd, &fresh, sizeof fresh, 0) != sizeof fresh ||
-      pwrite(fd, record.data(), record.size(), static_cast<off_t>(recordAt)) != static_cast<ssize_t>(record.size()))
+      pwrite(fd, record.data(), record.size(), recordAt) != static_cast<ssize_t>(record.size()))
     return nullptr;
-  return segment->map(bytes) ? std::move(segment) : nullptr;
+  return segment->map(layout.fileBytes) ? std::move(segment) : nullptr;
 }
 
 std::unique_ptr<StateSegment> StateSegment::attach(uint64_t id, UniqueFd segmentFd, UniqueFd supervisorWakeFd,
@@ -192,15 +203,13 @@ StateSegment::~StateSegment() {
 bool StateSegment::map(size_t bytes) {
   segment_header header = {};
   if (bytes < sizeof header || pread(segmentFd_.get(), &header, sizeof header, 0) != sizeof header) return false;
-  const size_t front = header.output_at;
-  if (header.magic != SEGMENT_MAGIC || header.version != SEGMENT_VERSION || header.file_bytes != bytes) return false;
-  if (header.ids_at < sizeof header || header.record_at < header.ids_at + kIdsBytes ||
-      header.record_bytes > SEGMENT_MAX_RECORD_BYTES || front < header.record_at + header.record_bytes ||
-      header.input_at != front + SEGMENT_OUTPUT_BYTES || bytes != header.input_at + SEGMENT_INPUT_BYTES ||
-      front % SEGMENT_PAGE_BYTES != 0 || header.out_tail > header.out_head ||
-      header.out_head - header.out_tail > SEGMENT_OUTPUT_BYTES || header.in_tail > header.in_head ||
-      header.in_head - header.in_tail > SEGMENT_INPUT_BYTES)
+  if (header.magic != SEGMENT_MAGIC || header.version != SEGMENT_VERSION || header.file_bytes != bytes ||
+      header.record_bytes > SEGMENT_MAX_RECORD_BYTES || !Layout(header.record_bytes).is(header))
     return false;
+  if (header.out_tail > header.out_head || header.out_head - header.out_tail > SEGMENT_OUTPUT_BYTES ||
+      header.in_tail > header.in_head || header.in_head - header.in_tail > SEGMENT_INPUT_BYTES)
+    return false;
+  const size_t front = header.output_at;
   void* mapped = mmap(nullptr, front, PROT_READ | PROT_WRITE, MAP_SHARED, segmentFd_.get(), 0);
   if (mapped == MAP_FAILED) return false;
   header_ = static_cast<segment_header*>(mapped);
@@ -316,6 +325,7 @@ size_t StateSegment::beginWrite(const WriteIdHash& id, size_t length) {
   if (id.isSome() && id.is(header.partial_write_id)) done = std::min<size_t>(header.partial_write_bytes, length);
   header.write_from = header.in_head - done;
   header.write_bytes = length;
+  // A server that is killed before it stores the id leaves no write. The id is valid only with its positions.
   __atomic_thread_fence(__ATOMIC_RELEASE);
   header.write_id = id.id;
   if (done > 0) header.partial_write_id = {};

@@ -12,6 +12,10 @@
 //
 // Input: the server appends bytes and advances `in_head`. Only the supervisor writes them to the process and advances
 // `in_tail`.
+//
+// At any time, one program writes a field. SEGMENT_STORE publishes all stores before it. It is for fields that the other
+// program reads meanwhile with SEGMENT_LOAD, and for fields that make earlier stores valid: a server may be killed
+// between any two stores, and the next server reads the segment after that.
 #ifndef PROCWIRE_PROGRAMS_STATE_SEGMENT_LAYOUT_H
 #define PROCWIRE_PROGRAMS_STATE_SEGMENT_LAYOUT_H
 
