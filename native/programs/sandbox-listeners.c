@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "close-fd.h"
 #include "landlock-domain.h"
 #include "sandbox-listeners-protocol.h"
 
@@ -37,10 +38,10 @@ static int parse_number(const char* text, long max) {
 
 // Returns a listener that exec closes, or -1 with errno set.
 static int listen_at(int port) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (fd < 0 || bind(fd, (struct sockaddr*)&address, sizeof address) < 0 || listen(fd, BACKLOG) < 0) return -1;
+  if (fd < 0 || bind(fd, (struct sockaddr*)&address, sizeof address) < 0 || listen(fd, BACKLOG) < 0) close_fd(&fd);
   return fd;
 }
 
@@ -67,14 +68,15 @@ static int send_listeners(int channel, const int* fds, int count) {
 }
 
 int main(int argc, char** argv) {
-  const int hasChannel = argc > 1 && strcmp(argv[1], "-") != 0;
-  const int channel = hasChannel ? parse_number(argv[1], 1 << 20) : -1;
+  const int has_channel = argc > 1 && strcmp(argv[1], "-") != 0;
+  const int channel = has_channel ? parse_number(argv[1], 1 << 20) : -1;
   const int self = argc > 2 ? parse_number(argv[2], 1 << 20) : -1;
   int listeners[MAX_SANDBOX_LISTENERS];
   int count = 0;
   int at = 3;
+  errno = EINVAL;
   // The command inherits neither of them.
-  if (hasChannel && (channel < 0 || fcntl(channel, F_SETFD, FD_CLOEXEC) < 0)) return fail("use", "CHANNEL");
+  if (has_channel && (channel < 0 || fcntl(channel, F_SETFD, FD_CLOEXEC) < 0)) return fail("use", "CHANNEL");
   if (self < 0 || fcntl(self, F_SETFD, FD_CLOEXEC) < 0) return fail("use", "SELF");
   for (; at < argc && argv[at][0] != '/' && strcmp(argv[at], "--") != 0; at++) {
     const int port = parse_number(argv[at], 65535);
@@ -83,12 +85,12 @@ int main(int argc, char** argv) {
     listeners[count] = listen_at(port);
     if (listeners[count++] < 0) return fail("listen at port", argv[at]);
   }
-  const int firstPath = at;
+  const int first_path = at;
   while (at < argc && argv[at][0] == '/') at++;
   errno = EINVAL;
-  if (hasChannel != (count > 0) || at + 1 >= argc || strcmp(argv[at], "--") != 0) return fail("use", "arguments");
-  if (hasChannel && send_listeners(channel, listeners, count) < 0) return fail("send", "listeners");
-  if (at > firstPath) enter_landlock_domain(argv + firstPath, at - firstPath);
+  if (has_channel != (count > 0) || at + 1 >= argc || strcmp(argv[at], "--") != 0) return fail("use", "arguments");
+  if (has_channel && send_listeners(channel, listeners, count) < 0) return fail("send", "listeners");
+  if (at > first_path) enter_landlock_domain(argv + first_path, at - first_path);
   execv(argv[at + 1], argv + at + 1);
   return fail("execute", argv[at + 1]);
 }
