@@ -7,6 +7,8 @@
 
 namespace procwire {
 
+constexpr int64_t kNsPerMs = 1000 * 1000;
+
 inline int64_t nowNs() {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);

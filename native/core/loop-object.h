@@ -33,7 +33,8 @@ struct Watch {
   // Watches a descriptor that another object owns and keeps open longer.
   void borrow(int borrowed) { fd = borrowed; }
 
-  // Closes an owned descriptor. It must not be armed.
+  // Closes an owned descriptor. It must not be armed, unless the loop shuts down: a child that has not called exec yet
+  // holds copies of all descriptors, which keep an armed one registered.
   void close() {
     fd = -1;
     owned_.reset();

@@ -20,9 +20,6 @@ namespace {
 constexpr int kMaxEventsPerPoll = 64;
 // Pause between two reads of a stream of small chunks.
 constexpr int64_t kCoalesceMs = 1;
-constexpr int64_t kNsPerMs = 1000 * 1000;
-// One socket read plus space for the start of a frame in front of it.
-constexpr size_t kReceiveBufferBytes = kReadBytes + 64;
 
 bool isExpectedLibuv() {
   const auto is = [](int type, const char* name) {
@@ -33,6 +30,11 @@ bool isExpectedLibuv() {
 }
 
 void* newHandle(int type) { return calloc(1, uv_handle_size(type)); }
+
+template <class Value>
+void eraseFrom(std::vector<Value>& values, Value value) {
+  values.erase(std::remove(values.begin(), values.end(), value), values.end());
+}
 
 }  // namespace
 
@@ -48,6 +50,7 @@ Loop* Loop::create(napi_env env) {
 bool Loop::open(struct uv_loop_s* loop) {
   epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
   bulkEpoll_.reset(epoll_create1(EPOLL_CLOEXEC));
+  // Without a Watch, which identifies it in `pollReady`.
   struct epoll_event bulk = {};
   bulk.events = EPOLLIN;
   if (!epoll_ || !bulkEpoll_ || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, bulkEpoll_.get(), &bulk) < 0) return false;
@@ -77,8 +80,8 @@ bool Loop::open(struct uv_loop_s* loop) {
   for (void* handle : {poll_, timer_, async_, prepare_, trimmer_.timer()}) {
     uv_handle_set_data(handle, this);
     uv_unref(handle);
+    openHandles_++;
   }
-  openHandles_ = 5;
   uv_poll_start(poll_, kUvReadable,
                 [](void* handle, int, int) { static_cast<Loop*>(uv_handle_get_data(handle))->onReady(); });
   mailbox_ = std::make_shared<Mailbox>(async_);
@@ -92,7 +95,7 @@ bool Loop::open(struct uv_loop_s* loop) {
 void Loop::arm(Watch& watch, uint32_t events) {
   if (watch.refused) {
     watch.refused = false;
-    refused_.erase(std::remove(refused_.begin(), refused_.end(), &watch), refused_.end());
+    eraseFrom(refused_, &watch);
   }
   if (watch.fd < 0 || watch.armed == events) return;
   struct epoll_event event = {};
@@ -144,7 +147,7 @@ void Loop::startTimer() {
 void Loop::cancelDelay(Watch& watch) {
   if (!watch.delayed) return;
   watch.delayed = false;
-  delayed_.erase(std::remove(delayed_.begin(), delayed_.end(), &watch), delayed_.end());
+  eraseFrom(delayed_, &watch);
 }
 
 void Loop::deferSettle(LoopObject* object) {
@@ -168,9 +171,9 @@ void Loop::remove(LoopObject* object) {
       refused_.end());
   objects_.erase(object);
   unreferenced_.erase(object);
-  settling_.erase(std::remove(settling_.begin(), settling_.end(), object), settling_.end());
-  if (std::exchange(object->awaitsFlush_, false))
-    unflushed_.erase(std::remove(unflushed_.begin(), unflushed_.end(), object), unflushed_.end());
+  eraseFrom(settling_, object);
+  eraseFrom(idle_, object);
+  if (std::exchange(object->awaitsFlush_, false)) eraseFrom(unflushed_, object);
   removed_.push_back(object);
   trimmer_.noteActivity();
   updateRef();
@@ -360,7 +363,7 @@ char* Loop::scratch(size_t bytes) {
 }
 
 char* Loop::received() {
-  if (!received_) received_.reset(new char[kReceiveBufferBytes]);
+  if (!received_) received_.reset(new char[kReceivedFrontBytes + kReadBytes]);
   return received_.get();
 }
 

@@ -3,13 +3,16 @@
 // Ownership and threads:
 //
 // - Descriptors: UniqueFd owns a descriptor and closes it. A raw `int fd` parameter is borrowed, a `UniqueFd` parameter
-// transfers ownership. `Watch::fd` belongs to the watch's owner. A SpawnRequest owns its descriptors until a Child
-// takes them; a StateSegment owns the segment and both eventfds; descriptors that JavaScript passes to `spawn` stay
-// with JavaScript until `onDone`.
+// transfers ownership. A Watch owns its descriptor after `open`, another object after `borrow`. A SpawnRequest owns its
+// descriptors until a Child takes them; a StateSegment owns the segment and both eventfds. JavaScript owns the
+// descriptors that it passes to `spawn`, and keeps them open until `onDone`. Descriptors that the addon returns belong to
+// JavaScript; a listening descriptor that JavaScript passes to `listenAt` belongs to the addon. The channel of the supervisor and the
+// directory of the process cgroups stay open until the process exits.
 //
 // - JavaScript values: every Node-API call goes through NAPI_CHECK or NAPI_OK (napi.h). A HandleScope surrounds each
 // event that creates values. A ValueRef holds a callback from the registration to the last event, then `reset` frees
-// it on the thread of its environment.
+// it on the thread of its environment. The memory of a buffer is used during the call that passes it, or while a
+// ValueRef holds the buffer.
 //
 // - Objects: the loop holds one reference to every LoopObject from `add` to `remove`, each JavaScript handle holds one,
 // and each route of a Socket holds one to its Child. `release` frees the object with the last reference.
@@ -17,7 +20,8 @@
 // - Threads: Loop, LoopObject, BlockPool and all N-API values belong to the thread of their environment. Spawner
 // threads and the wait thread touch only SpawnRequest and Mailbox, threads of a JobQueue only Job and Mailbox; requests
 // and jobs have one owner at a time. A job uses memory of JavaScript only within `Mailbox::whileOpen`. Process cgroups,
-// the supervisor channel and the pipe budget are process-wide and locked or atomic.
+// the list of state segments, the supervisor channel, the pipe budget and the budget of write ids are process-wide and
+// locked or atomic.
 //
 // - Shutdown: the cleanup hook closes the Mailbox, which waits for jobs that use memory of JavaScript. It destroys all
 // objects, then closes the libuv handles; the last close callback deletes the loop. The Mailbox discards mail that
@@ -50,6 +54,8 @@ namespace procwire {
 constexpr size_t kBulkEnterBytes = 32 * 1024;
 // A bulk stream that returns fewer bytes leaves bulk mode.
 constexpr size_t kBulkLeaveBytes = 4 * 1024;
+// Space in front of each socket read, for the header bytes of a frame that the read before ended in.
+constexpr size_t kReceivedFrontBytes = 16;
 // Longer input is not interactive: the loop does not spin for a reply.
 constexpr size_t kMaxInteractiveInput = 4 * 1024;
 
@@ -98,7 +104,8 @@ class Loop {
 
   napi_env env() const { return env_; }
   // Scratch buffers: `scratch` for children, `received` for sockets. They are separate, because bytes of a socket may
-  // be written to a child. `scratch` holds at least `bytes` bytes and is valid until the next call.
+  // be written to a child. `scratch` holds at least `bytes` bytes and is valid until the next call. `received` holds
+  // `kReceivedFrontBytes` and one read.
   char* scratch(size_t bytes = kReadBytes);
   char* received();
   BlockPool& blocks() { return blocks_; }

@@ -64,8 +64,8 @@ class Mailbox {
 
  private:
   std::shared_mutex workMutex_;  // locked before `sendMutex_`
-  std::mutex sendMutex_;         // `open_` and the use of `async_`; locked before `mutex_`
-  bool open_ = true;
+  std::mutex sendMutex_;         // the use of `async_`; locked before `mutex_`
+  bool open_ = true;             // read under one of these two locks, changed under both
   void* async_;
   std::mutex mutex_;  // `finished_`
   std::deque<std::unique_ptr<Mail>> finished_;

@@ -20,7 +20,6 @@ namespace {
 // garbage collection, and what they release needs the second step.
 constexpr int64_t kIdleMs[] = {1000, 2000, 35 * 1000, 36 * 1000};
 constexpr size_t kIdleSteps = sizeof kIdleMs / sizeof kIdleMs[0];
-constexpr int64_t kNsPerMs = 1000 * 1000;
 // Time after which a server has started. Most pages of the program file that are mapped then served the start only.
 constexpr uint64_t kStartMs = 1000;
 

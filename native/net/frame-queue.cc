@@ -5,6 +5,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <algorithm>
+
 namespace procwire {
 namespace {
 
@@ -61,15 +63,12 @@ int FrameQueue::send(int fd, SinkKind kind) {
     if (sent < 0) return errno == EAGAIN ? 0 : errno;
     bytes_ -= static_cast<size_t>(sent);
     sentBytes_ += static_cast<uint64_t>(sent);
-    for (size_t remaining = static_cast<size_t>(sent);
-         remaining > 0 || (!blocks_.empty() && blocks_.front().from == blocks_.front().to);) {
+    for (size_t remaining = static_cast<size_t>(sent); remaining > 0;) {
       Block& first = blocks_.front();
-      const size_t here = first.to - first.from;
-      if (remaining < here) {
-        first.from += remaining;
-        break;
-      }
-      remaining -= here;
+      const size_t part = std::min(remaining, first.to - first.from);
+      first.from += part;
+      remaining -= part;
+      if (first.from < first.to) break;
       pool_.release(first);
       blocks_.pop_front();
     }

@@ -24,7 +24,7 @@ class FrameQueue {
   // Queues a frame of a text message and returns the address of its payload, with one spare byte behind it. The caller
   // fills the payload immediately. Returns null if no memory is available.
   char* beginTextFrame(size_t payloadBytes, char opening);
-  // Queues a complete frame in the same way.
+  // Queues a complete frame of at least one byte in the same way.
   char* beginRawFrame(size_t bytes);
 
   size_t bytes() const { return bytes_; }

@@ -18,9 +18,8 @@
 namespace procwire {
 namespace {
 
-// Maximum size of a frame that is assembled here; larger frames are passed through to
-// JavaScript. Fits a write of 1 MiB, the maximum
-// queued input of a process, in base64 with its JSON envelope.
+// Maximum size of a frame that is assembled here; larger frames are passed through to JavaScript. Fits a write of
+// 1 MiB, the maximum queued input of a process, in base64 with its JSON envelope.
 constexpr size_t kMaxAssembledFrameBytes = 1536 * 1024;
 // Maximum buffer size that is reused for the next frame. Fits a write of 512 KiB, the largest that the client library
 // sends.
@@ -38,6 +37,8 @@ constexpr size_t kMaxTotalPartialBytes = 32 * 1024 * 1024;
 constexpr size_t kDrainAboveBytes = 16 * 1024;
 // After an invalid frame header, all further bytes are passed through.
 constexpr uint64_t kPassthroughAll = UINT64_MAX;
+
+static_assert(kMaxHeaderBytes <= kReceivedFrontBytes, "the start of a header fits in front of a read");
 
 constexpr uint8_t kText = 1;
 constexpr uint8_t kBinary = 2;
@@ -87,7 +88,7 @@ void Socket::onReady(Watch& watch, uint32_t events) {
 }
 
 void Socket::receive() {
-  char* const fresh = loop_->received() + kMaxHeaderBytes;
+  char* const fresh = loop_->received() + kReceivedFrontBytes;
   // The rest of an incomplete frame is appended to its buffer. An incomplete header is moved in front of the new bytes.
   const bool isAssembling = block_ || partialTotal_ > 0;
   const size_t before = isAssembling ? 0 : partialBytes_;
@@ -254,7 +255,10 @@ void Socket::handleFrame(const FrameHeader& header, char* payload) {
 bool Socket::tryDirectWrite(const WriteRequest& request) {
   if (routes_.empty() || isDirectInputPaused_) return false;
   const auto found = routes_.find(std::string(request.processId));
-  if (found == routes_.end() || !found->second->tryDirectWrite(request)) return false;
+  if (found == routes_.end()) return false;
+  // The write may emit `drain`, whose listener may remove the route.
+  Child* const child = found->second;
+  if (!child->tryDirectWrite(request)) return false;
   constexpr std::string_view kBefore = "{\"id\":";
   constexpr std::string_view kAfter = ",\"result\":{\"status\":\"accepted\"}}";
   char* response = textFrame(kBefore.size() + request.id.size() + kAfter.size());
@@ -263,7 +267,7 @@ bool Socket::tryDirectWrite(const WriteRequest& request) {
     memcpy(response, part.data(), part.size());
     response += part.size();
   }
-  loop_->expectReply(found->second->replyPredictor(), this);
+  loop_->expectReply(child->replyPredictor(), this);
   return true;
 }
 
