@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 
+#include "core/detached-thread.h"
 #include "core/mailbox.h"
 
 namespace procwire {
@@ -40,14 +41,12 @@ class JobQueue {
   }
 
  private:
-  static constexpr size_t kThreadStackBytes = 256 * 1024;
-
   // Returns an errno and leaves the job with the caller if no thread can be created.
   int enqueue(std::unique_ptr<Job>& job) {
     // A new thread waits for this lock, and then finds the job.
     const std::lock_guard<std::mutex> lock(mutex_);
     if (threads_ < maxThreads_) {
-      const int err = startThread();
+      const int err = startDetachedThread(threadMain, this);
       if (err == 0) threads_++;
       // Else a running thread takes the job.
       else if (threads_ == 0) return err;
@@ -78,17 +77,6 @@ class JobQueue {
     std::unique_ptr<Job> job = std::move(waiting_.front());
     waiting_.pop_front();
     return job;
-  }
-
-  int startThread() {
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attributes, kThreadStackBytes);
-    pthread_t thread;
-    const int err = pthread_create(&thread, &attributes, threadMain, this);
-    pthread_attr_destroy(&attributes);
-    return err;
   }
 
   const char* threadName_;

@@ -24,6 +24,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "core/detached-thread.h"
 #include "core/fd.h"
 #include "core/syscall-numbers.h"
 #include "core/uv-declarations.h"
@@ -349,7 +350,8 @@ int enqueueSpawn(std::unique_ptr<SpawnRequest>& request) {
   static Spawner* spawner = new Spawner;
   pthread_mutex_lock(&spawner->mutex);
   // Adds a thread when all are busy. Sequential starts need only the first one.
-  if (spawner->running < maxSpawners() && spawner->queue.size() >= spawner->idle && startThread(spawnerMain, spawner))
+  if (spawner->running < maxSpawners() && spawner->queue.size() >= spawner->idle &&
+      startDetachedThread(spawnerMain, spawner) == 0)
     spawner->running++;
   bool running = spawner->running > 0;
   if (running) spawner->queue.push_back(std::move(request));

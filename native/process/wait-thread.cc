@@ -19,13 +19,13 @@
 #include <utility>
 #include <vector>
 
+#include "core/detached-thread.h"
 #include "process/spawn.h"
 
 namespace procwire {
 namespace {
 
 constexpr long kPollIntervalMs = 5;
-constexpr size_t kThreadStackBytes = 512 * 1024;
 
 struct Waited {
   pid_t pid;
@@ -79,7 +79,7 @@ void add(Waited child) {
   WaitThread* instance = waitThread();
   pthread_mutex_lock(&instance->mutex);
   // If no thread can be created now, the next child retries, and the thread then serves this child too.
-  if (!instance->running) instance->running = startThread(waitMain, instance);
+  if (!instance->running) instance->running = startDetachedThread(waitMain, instance) == 0;
   instance->waited.push_back(std::move(child));
   pthread_cond_signal(&instance->wake);
   pthread_mutex_unlock(&instance->mutex);
@@ -114,7 +114,7 @@ bool threadExists(pid_t thread) { return syscall(SYS_tgkill, getpid(), thread, 0
 bool ensureWaitThread() {
   WaitThread* instance = waitThread();
   pthread_mutex_lock(&instance->mutex);
-  if (!instance->running) instance->running = startThread(waitMain, instance);
+  if (!instance->running) instance->running = startDetachedThread(waitMain, instance) == 0;
   const bool isRunning = instance->running;
   pthread_mutex_unlock(&instance->mutex);
   return isRunning;
@@ -148,7 +148,7 @@ bool canMakeThreads(size_t count) {
 
 bool watchExitBlocking(pid_t pid, UniqueFd writeEnd) {
   std::unique_ptr<Waited> child(new Waited{pid, std::move(writeEnd)});
-  if (!startThread(sleepMain, child.get())) return false;
+  if (startDetachedThread(sleepMain, child.get()) != 0) return false;
   // The thread owns it now.
   child.release();
   return true;
@@ -157,21 +157,5 @@ bool watchExitBlocking(pid_t pid, UniqueFd writeEnd) {
 void watchExit(pid_t pid, UniqueFd writeEnd) { add({pid, std::move(writeEnd)}); }
 
 void enqueueReap(pid_t pid) { add({pid, UniqueFd()}); }
-
-bool startThread(void* (*main)(void*), void* argument) {
-  sigset_t all, before;
-  sigfillset(&all);
-  // The new thread inherits the mask, so that only Node's threads receive signals.
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_attr_setstacksize(&attributes, kThreadStackBytes);
-  pthread_t thread;
-  bool started = pthread_create(&thread, &attributes, main, argument) == 0;
-  pthread_attr_destroy(&attributes);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return started;
-}
 
 }  // namespace procwire

@@ -15,9 +15,6 @@ void watchExit(pid_t pid, UniqueFd writeEnd);
 // Like `watchExit`, with a dedicated blocking thread. Returns false if no thread can be created.
 bool watchExitBlocking(pid_t pid, UniqueFd writeEnd);
 
-// Starts a detached thread with a small stack and all signals blocked. Returns false if it cannot be created.
-bool startThread(void* (*main)(void*), void* argument);
-
 // Starts the thread for `watchExit` and `enqueueReap` unless it runs. Returns false if it cannot be created.
 bool ensureWaitThread();
 
