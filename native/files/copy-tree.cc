@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/syscall-numbers.h"
 #include "files/tree-job.h"
@@ -150,6 +151,9 @@ class Copier {
       const ssize_t moved = size > 0 ? moveBlock(from, to, wanted) : moveThroughBuffer(from, to, wanted);
       if (moved < 0 && errno == EINTR) continue;
       if (moved < 0) return EntryResult::fromErrno();
+      // Linux 5.3 to 5.18 reports 0 bytes for files of some file systems, such as those below /proc. A read finds the
+      // end.
+      if (moved == 0 && size > 0 && copied == 0 && std::exchange(canCopyRange_, false)) continue;
       if (moved == 0) return {};
       copied += static_cast<uint64_t>(moved);
     }

@@ -50,10 +50,9 @@ class Remover {
       }
       pending.pop_back();
       if (path.empty()) continue;
-      if (unlinkat(root_, path.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
-        if (errno != ENOTEMPTY) return {errno, TreeFailure::kNone, path};
-        // The parent's next pass lists it again.
-      }
+      // If it has new entries, the parent's next pass lists it again.
+      const int removeErr = removeEmpty(path);
+      if (removeErr != 0 && removeErr != ENOTEMPTY) return {removeErr, TreeFailure::kNone, path};
     }
     return {};
   }
@@ -94,6 +93,16 @@ class Remover {
     removeShare(&own);
     if (hasThread) pthread_join(thread, nullptr);
     return own.result.ok() ? other.result : own.result;
+  }
+
+  // Removes an empty directory. Returns 0 or the errno.
+  int removeEmpty(const std::string& path) {
+    const size_t slash = path.rfind('/');
+    const bool isInRoot = slash == std::string::npos;
+    const UniqueFd parent = openDirectory(root_, isInRoot ? "" : path.substr(0, slash));
+    const char* const name = path.c_str() + (isInRoot ? 0 : slash + 1);
+    const bool isRemoved = parent && unlinkat(parent.get(), name, AT_REMOVEDIR) == 0;
+    return isRemoved || errno == ENOENT ? 0 : errno;
   }
 
   // Removes all entries of a directory that are not directories, and returns the names of the others.

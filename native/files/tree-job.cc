@@ -4,6 +4,11 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "core/syscall-numbers.h"
 
 namespace procwire {
 namespace {
@@ -25,6 +30,27 @@ EntryKind kindOf(int directory, const struct dirent& entry) {
   if (S_ISREG(found.st_mode)) return EntryKind::kFile;
   if (S_ISDIR(found.st_mode)) return EntryKind::kDirectory;
   return S_ISLNK(found.st_mode) ? EntryKind::kLink : EntryKind::kOther;
+}
+
+constexpr int kDirectoryFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+
+// The kernel's struct open_how as of Linux 5.6, and values of `resolve`.
+struct OpenHow {
+  uint64_t flags, mode, resolve;
+};
+constexpr uint64_t kResolveNoSymlinks = 0x04;
+constexpr uint64_t kResolveBeneath = 0x08;
+
+UniqueFd openByComponents(int root, const std::string& path) {
+  UniqueFd directory;
+  for (size_t start = 0; start < path.size();) {
+    const size_t end = std::min(path.find('/', start), path.size());
+    const std::string name = path.substr(start, end - start);
+    directory = UniqueFd(openat(directory ? directory.get() : root, name.c_str(), kDirectoryFlags));
+    if (!directory) break;
+    start = end + 1;
+  }
+  return directory;
 }
 
 }  // namespace
@@ -65,8 +91,12 @@ int readEntries(int directory, std::vector<TreeEntry>& entries) {
 }
 
 UniqueFd openDirectory(int root, const std::string& path) {
-  const char* name = path.empty() ? "." : path.c_str();
-  return UniqueFd(openat(root, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (path.empty()) return UniqueFd(openat(root, ".", kDirectoryFlags));
+  OpenHow how = {kDirectoryFlags, 0, kResolveNoSymlinks | kResolveBeneath};
+  UniqueFd opened(static_cast<int>(syscall(SYS_openat2, root, path.c_str(), &how, sizeof how)));
+  // ENOSYS and EPERM: the kernel or a seccomp filter does not support the call. ENAMETOOLONG: the tree is deep.
+  if (!opened && (errno == ENOSYS || errno == EPERM || errno == ENAMETOOLONG)) return openByComponents(root, path);
+  return opened;
 }
 
 }  // namespace procwire

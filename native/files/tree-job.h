@@ -77,7 +77,8 @@ inline std::string joinPath(const std::string& directory, const std::string& nam
   return directory.empty() ? name : directory + '/' + name;
 }
 
-// Opens a directory below `root`; the empty path is the root itself. Does not follow a link in the last component.
+// Opens a directory below `root`; the empty path is the root itself. Follows no link, because a process that can write
+// to the tree may replace a directory by a link meanwhile. Sets errno on failure.
 UniqueFd openDirectory(int root, const std::string& path);
 
 }  // namespace procwire

@@ -8,13 +8,17 @@ import {
   readdirSync,
   readFileSync,
   readlinkSync,
+  renameSync,
+  rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
+import { setImmediate } from "node:timers/promises";
 import fc from "fast-check";
+import { hasErrorCode } from "../../src/base/error-code.ts";
 import { readDirectory } from "../../src/files/directories.ts";
 import type { FileTrees } from "../../src/files/file-trees.ts";
 import { createLocalFileSystem, plainFileTrees } from "../../src/files/local-file-system.ts";
@@ -310,6 +314,31 @@ async function listed(trees: FileTrees, path: string): Promise<unknown[]> {
   const { entries } = await readDirectory({ path: uriFromPath(path) });
   return [...(await Promise.all(walked)), entries.toSorted((a, b) => (a.fileName < b.fileName ? -1 : 1))];
 }
+
+test("the addon removes nothing behind a link that replaces a directory during the removal", async (t) => {
+  const [, trees] = implementations[0] ?? assert.fail();
+  const { remove } = createLocalFileSystem(trees);
+  const scratch = new Scratch(t);
+  const count = 200;
+  for (let n = 0; n < count; n++) scratch.file(`keep/${n}/f`);
+  for (let run = 0; run < 4; run++) {
+    for (let n = 0; n < count; n++) scratch.file(`src/a/${n}/f`);
+    const removal = remove({ path: scratch.uri("src") }).catch(() => "stopped at the link");
+    // The removal has begun in `a` once a file is missing.
+    while (existsSync(scratch.path("src/a/0/f")) && existsSync(scratch.path(`src/a/${count - 1}/f`))) await setImmediate();
+    try {
+      renameSync(scratch.path("src/a"), scratch.path("moved"));
+      symlinkSync("../keep", scratch.path("src/a"));
+    } catch (error) {
+      // The removal was faster.
+      assert.ok(hasErrorCode(error, "ENOENT", "ENOTEMPTY"), String(error));
+    }
+    await removal;
+    const kept = readdirSync(scratch.path("keep")).filter((name) => existsSync(scratch.path(`keep/${name}/f`)));
+    assert.equal(kept.length, count);
+    for (const path of ["src", "moved"]) rmSync(scratch.path(path), { recursive: true, force: true });
+  }
+});
 
 test("the addon and Node list the same entries", async (t) => {
   const scratch = new Scratch(t);
