@@ -50,6 +50,7 @@ struct Received {
   ssize_t length = -1;  // length of the packet, 0 at the end, -1 with errno set
   supervisor_packet packet = {};
   std::vector<UniqueFd> fds;
+  bool isTruncated = false;  // descriptors are missing
 };
 
 Received receivePacket(int fd) {
@@ -58,6 +59,7 @@ Received receivePacket(int fd) {
   char* const bytes = reinterpret_cast<char*>(&received.packet);
   received.length = receiveDescriptors(fd, bytes, sizeof received.packet, descriptors);
   received.fds = std::move(descriptors.fds);
+  received.isTruncated = descriptors.isTruncated;
   return received;
 }
 
@@ -117,6 +119,10 @@ bool connectSupervisor(int fd, unsigned serverCount, uint64_t livenessTimeoutMs,
     if (received.length <= 0) return false;
     if (received.packet.protocol != SUPERVISOR_PROTOCOL) {
       errno = EPROTO;
+      return false;
+    }
+    if (received.isTruncated) {
+      errno = EMFILE;
       return false;
     }
     switch (received.packet.type) {

@@ -13,9 +13,9 @@
 // Input: the server appends bytes and advances `in_head`. Only the supervisor writes them to the process and advances
 // `in_tail`.
 //
-// At any time, one program writes a field. SEGMENT_STORE publishes all stores before it. It is for fields that the other
-// program reads meanwhile with SEGMENT_LOAD, and for fields that make earlier stores valid: a server may be killed
-// between any two stores, and the next server reads the segment after that.
+// At any time, one program writes a field. SEGMENT_STORE publishes all stores before it. It is for fields that the
+// other program reads meanwhile with SEGMENT_LOAD, and for fields that make earlier stores valid: a server may be
+// killed between any two stores, and the next server reads the segment after that.
 #ifndef PROCWIRE_PROGRAMS_STATE_SEGMENT_LAYOUT_H
 #define PROCWIRE_PROGRAMS_STATE_SEGMENT_LAYOUT_H
 
@@ -35,7 +35,8 @@
 // As in src/exec/backend/input-limits.ts.
 #define SEGMENT_WRITE_IDS 4096u
 #define SEGMENT_MAX_RECORD_BYTES (4u * 1024u * 1024u)
-#define SEGMENT_PAGE_BYTES 4096u
+// The largest page size of the supported processors: arm64 kernels have 4, 16 or 64 KiB.
+#define SEGMENT_PAGE_BYTES 65536u
 // An exit status is a short JSON text.
 #define SEGMENT_STATUS_BYTES 512u
 

@@ -3,6 +3,7 @@
 #ifndef PROCWIRE_PROGRAMS_SUPERVISOR_PROTOCOL_H
 #define PROCWIRE_PROGRAMS_SUPERVISOR_PROTOCOL_H
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -54,6 +55,9 @@ struct supervisor_packet {
   uint64_t id;
   uint64_t value;
 };
+
+// The control buffer of a packet is aligned. With an odd number it would have space for one more descriptor.
+static_assert(PERSIST_FD_COUNT % 2 == 0, "the control buffer must have space for PERSIST_FD_COUNT descriptors only");
 
 // A packet for sendmsg and recvmsg. `head` points to the other members, so it cannot be copied.
 struct supervisor_message {
