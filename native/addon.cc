@@ -55,8 +55,11 @@ napi_value lockFile(napi_env env, napi_callback_info info) {
 // (fd, offset, length) -> null if the file system reserved these bytes for the file, else the errno. Keeps the size.
 napi_value reserveSpace(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  const int result = fallocate(static_cast<int>(call[0].number()), FALLOC_FL_KEEP_SIZE,
-                               static_cast<off_t>(call[1].number()), static_cast<off_t>(call[2].number()));
+  int result;
+  do
+    result = fallocate(static_cast<int>(call[0].number()), FALLOC_FL_KEEP_SIZE, static_cast<off_t>(call[1].number()),
+                       static_cast<off_t>(call[2].number()));
+  while (result < 0 && errno == EINTR);
   return call.toValue(nonZero(result == 0 ? 0 : errno));
 }
 

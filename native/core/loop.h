@@ -5,9 +5,9 @@
 // - Descriptors: UniqueFd owns a descriptor and closes it. A raw `int fd` parameter is borrowed, a `UniqueFd` parameter
 // transfers ownership. A Watch owns its descriptor after `open`, another object after `borrow`. A SpawnRequest owns its
 // descriptors until a Child takes them; a StateSegment owns the segment and both eventfds. JavaScript owns the
-// descriptors that it passes to `spawn`, and keeps them open until `onDone`. Descriptors that the addon returns belong to
-// JavaScript; a listening descriptor that JavaScript passes to `listenAt` belongs to the addon. The channel of the supervisor and the
-// directory of the process cgroups stay open until the process exits.
+// descriptors that it passes to `spawn`, and keeps them open until `onDone`. Descriptors that the addon returns belong
+// to JavaScript; a listening descriptor that JavaScript passes to `listenAt` belongs to the addon. The channel of the
+// supervisor and the directory of the process cgroups stay open until the process exits.
 //
 // - JavaScript values: every Node-API call goes through NAPI_CHECK or NAPI_OK (napi.h). A HandleScope surrounds each
 // event that creates values. A ValueRef holds a callback from the registration to the last event, then `reset` frees
