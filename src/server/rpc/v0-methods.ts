@@ -135,6 +135,7 @@ export class V0Processes {
         this.#open.delete(sessionId);
         if (process.log.exit === null)
           this.#peer.notify({ method: "command/exec/exited", params: { sessionId, exitCode: -1 } });
+        process.log.dispose();
         return;
       case "gap":
         return;
