@@ -134,7 +134,6 @@ export class ConnectionForwards {
       this.#portTimer = null;
       this.#reportedPorts = "[]";
       this.#watches++;
-      // A host without support fails in the first scan, not in this request.
       if (watch) afterResponse(() => void this.#pollPorts());
       return {};
     },
@@ -231,8 +230,11 @@ export class ConnectionForwards {
       .map(({ process }) => process);
     const processes = own.filter(isLive);
     const leaders = processes.flatMap(({ pid }) => (pid === null ? [] : [pid]));
-    const found = (await service?.listeningPorts(leaders)) ?? [];
+    // A scan fails while no descriptor is free. It changes nothing, and the next scan may succeed.
+    const found = await service?.listeningPorts(leaders).catch(() => null);
     if (this.#isClosed || watch !== this.#watches) return;
+    this.#portTimer = clock.after(PORT_SCAN_INTERVAL_MS, () => void this.#pollPorts(), { keepAlive: false });
+    if (!found) return;
     const ports: ServerNotificationParams<"forward/ports">["ports"] = [];
     for (const { port, host, leader } of found) {
       const owner = processes.find(({ pid }) => pid === leader);
@@ -243,7 +245,6 @@ export class ConnectionForwards {
     const text = JSON.stringify(ports);
     if (text !== this.#reportedPorts) peer.notify({ method: "forward/ports", params: { ports } });
     this.#reportedPorts = text;
-    this.#portTimer = clock.after(PORT_SCAN_INTERVAL_MS, () => void this.#pollPorts(), { keepAlive: false });
   }
 }
 
