@@ -60,7 +60,7 @@ export const attachResult = object("AttachResult", () => ({
   nextSeq: u64,
   /** Whether another session drives the process: its driver, or its owner while it is connected. */
   driver: optional(driver),
-  /** The rendered screen, if requested. Absent without a terminal, and if the terminal has more than 200,000 cells. */
+  /** The rendered screen, if requested. Absent without a terminal, for more than 200,000 cells, and after a rendering error. */
   screen: optional(screen),
   /** Name from the start request; absent without one. */
   name: extended(string),

@@ -40,7 +40,8 @@ export function attachMethods(deps: AttachMethodDeps): Handlers<AttachMethod> {
       const { entry, begin } = session().attachProcess(shared, options);
       // The driver's terminal size applies to the process. Ignore the error of a process that has just ended.
       if (options.role === "driver" && size && process.size) await process.resize(size).catch(() => undefined);
-      const screen = hasScreen ? ((await screens.render(process)) ?? undefined) : undefined;
+      // The session is attached, so a screen that cannot be rendered must not fail the call.
+      const screen = hasScreen ? await screens.render(process).catch(() => null) : null;
       context.afterResponse(() => begin(screen?.seq));
       const { argv, cwd, tty, startedAtMs, running, name, labels } = process.listing();
       return {
@@ -56,7 +57,7 @@ export function attachMethods(deps: AttachMethodDeps): Handlers<AttachMethod> {
         running,
         nextSeq: process.log.nextSeq,
         driver: entry.takeDriver(),
-        screen,
+        screen: screen ?? undefined,
         name,
         labels,
       };

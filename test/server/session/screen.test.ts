@@ -90,6 +90,22 @@ describe("process/attach with a screen", () => {
   });
 });
 
+describe("process/attach whose screen cannot be rendered", () => {
+  test("attaches without a screen, and sends the retained output", async (t) => {
+    const { host, ready, start, print } = setup();
+    const handle = await start(await ready());
+    print("all");
+    const fail = () => {
+      throw new Error("no descriptor is free");
+    };
+    t.mock.method(host.process("p").log, "evictedModes", fail, { times: 1 });
+    const viewer = await ready();
+    assert.equal("screen" in (await attach(viewer, handle, "viewer", { screen: true })), false);
+    await host.clock.advance(5);
+    await viewer.outputContains(handle, "all");
+  });
+});
+
 describe("process/screen", () => {
   test("keeps the modes, the scroll region and the title of evicted output", async () => {
     const { ready, start, print } = setup({ retainedBytes: 4096 });
