@@ -28,11 +28,14 @@ function toPeerName({ remoteAddress, remotePort }: Socket): string {
   return remoteAddress === undefined ? "unix" : `${remoteAddress}:${remotePort}`;
 }
 
+/** Starts a server. Rejects if it cannot listen. Later errors are connections that the system did not accept. */
 export function whenListening(server: Server, start: () => void): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once("error", reject);
     server.once("listening", () => {
       server.removeListener("error", reject);
+      // Without a listener, the error would end the program.
+      server.on("error", () => undefined);
       resolve();
     });
     start();

@@ -1,4 +1,5 @@
 import { bracketHost } from "../../base/ip-address.ts";
+import { whenListening, wrapListener } from "../../connection/node-socket-listener.ts";
 import type { ExecServer } from "../exec-server.ts";
 
 /**
@@ -16,14 +17,9 @@ export async function listenForMetrics(
     response.writeHead(text === null ? 404 : 200);
     response.end(text ?? "this listener serves only GET /metrics\n");
   });
-  await new Promise<void>((resolve, reject) => {
-    http.once("error", reject);
-    http.listen({ ...at }, resolve);
-  });
-  const address = http.address();
-  const port = typeof address === "object" && address !== null ? address.port : at.port;
+  await whenListening(http, () => http.listen({ ...at }));
   return {
-    url: `http://${bracketHost(at.host)}:${port}/metrics`,
+    url: `http://${bracketHost(at.host)}:${wrapListener(http).port}/metrics`,
     close: () => {
       http.closeAllConnections();
       http.close();

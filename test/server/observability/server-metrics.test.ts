@@ -59,6 +59,14 @@ describe("server metrics", () => {
     };
   }
 
+  test("are served after connections that the system did not accept", async (t) => {
+    const createServer = t.mock.method(process.getBuiltinModule("node:http"), "createServer");
+    await using server = await open();
+    const [http = assert.fail()] = createServer.mock.calls.map(({ result }) => result);
+    for (let count = 0; count < 2; count++) http?.emit("error", Object.assign(new Error("accept"), { code: "ENFILE" }));
+    assert.equal((await server.scrape()).get("procwire_processes"), 0);
+  });
+
   test("count started processes, their exits by reason and their output", async () => {
     await using server = await open();
     await using client = await connected(server.url);
