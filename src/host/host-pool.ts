@@ -65,19 +65,28 @@ export class HostPool implements AsyncDisposable {
     const { network = { type: "off" } } = this.#options;
     const options: ToolsOptions = { processPrefix, network: narrowNetwork(network, networkWords) };
     let current = await this.#open(signal, options);
+    let replacing: Promise<void> | null = null;
     let hasRun = false;
+    const replaceCurrent = async (callSignal: AbortSignal | undefined) => {
+      await current.close();
+      current = await this.#open(callSignal, options);
+    };
     const call = async (name: string, args: unknown, context: ToolCallContext | undefined) => {
       for (;;) {
-        const { tools, host } = current;
-        const [output] = await Promise.allSettled([toolNamed(tools, name).call(args, context)]);
-        if (host.isAlive()) {
+        const used = current;
+        const [output] = await Promise.allSettled([toolNamed(used.tools, name).call(args, context)]);
+        if (used.host.isAlive()) {
           hasRun = true;
           if (output.status === "rejected") throw output.reason;
           return output.value;
         }
-        if (hasRun) throw new HostLostError(`run command: the host ${current.name} was lost`);
-        await current.close();
-        current = await this.#open(context?.signal, options);
+        // A concurrent call has replaced the host.
+        if (used !== current) continue;
+        if (hasRun) throw new HostLostError(`run command: the host ${used.name} was lost`);
+        replacing ??= replaceCurrent(context?.signal).finally(() => {
+          replacing = null;
+        });
+        await replacing;
       }
     };
     return {

@@ -110,6 +110,32 @@ test("HostPool moves a row to another host until a command ran, and then fails w
   await opened.close();
 });
 
+test("HostPool replaces a lost host once for concurrent calls of an agent", async () => {
+  const clock = new ManualClock();
+  const hosts = [new FakeHost("a"), new FakeHost("b")];
+  const started: string[] = [];
+  for (const host of hosts) host.onStart = () => started.push(host.name);
+  await using hostPool = pool(hosts, clock);
+  const run = ({ tools }: Awaited<ReturnType<typeof hostPool.openTools>>) => {
+    const tool = tools.find(({ definition }) => definition.name === "exec_command") ?? assert.fail();
+    return tool.call({ cmd: "true", login: false });
+  };
+  const opened = await hostPool.openTools();
+  const [first = assert.fail()] = hosts;
+  first.alive = false;
+  first.reachable = false;
+  await Promise.all([run(opened), run(opened)]);
+  assert.deepEqual(started, ["a", "a", "b", "b"]);
+  await opened.close();
+  first.reachable = true;
+  await clock.advance(10_000);
+  // The closed tools do not count as load of their host.
+  const later = [await hostPool.openTools(), await hostPool.openTools()];
+  for (const tools of later) await run(tools);
+  assert.deepEqual(started.slice(4), ["a", "b"]);
+  for (const tools of later) await tools.close();
+});
+
 test("HostPool reports the error of every host if none is available", async () => {
   const hosts = [new FakeHost("a"), new FakeHost("b")];
   for (const host of hosts) host.reachable = false;
