@@ -5,6 +5,7 @@
 
 import { systemClock } from "../async/clock.ts";
 import { GarbagePressure } from "../async/garbage-pressure.ts";
+import { LazyResource } from "../async/lazy-resource.ts";
 import { MemoryBudget } from "../async/memory-budget.ts";
 import { createEnvironmentService } from "../environment/environment-service.ts";
 import { PrincipalMemories } from "../exec/log/principal-memory.ts";
@@ -119,19 +120,22 @@ export function createLocalHost(options: CreateLocalHostOptions = {}): LocalHost
     const residentBytes = process.memoryUsage.rss;
     new GarbagePressure({ budget: memory, clock: systemClock, residentBytes, releaseMemory: releaseFreeMemory });
   }
-  let files: Promise<FileSystem> | null = null;
-  let sandboxedFiles: Promise<SandboxedFileServers> | null = null;
-  let isClosed = false;
-  const openFiles = async (): Promise<FileSystem> => {
+  const files = new LazyResource(async (): Promise<FileSystem> => {
     const { createLocalFileSystem } = await import("../files/local-file-system.ts");
     return createLocalFileSystem(await nativeFileTreesIfAvailable());
-  };
-  const openSandboxedFiles = async (): Promise<SandboxedFileServers> => {
+  });
+  const sandboxedFiles = new LazyResource(async (): Promise<SandboxedFileServers> => {
     const { SandboxedFiles } = await import("./sandboxed-files.ts");
     const maskedPaths = await sandbox.maskedPaths();
     const cap = options.config?.caps?.sandboxedFileServers ?? DEFAULT_SERVER_CAPS.sandboxedFileServers;
     const maxPerPrincipal = (others: number) => principalLimit(options.config ?? {}, cap.total, others);
     return new SandboxedFiles({ maskedPaths, cap, maxPerPrincipal, onEnded: () => backend.trackOrphans() });
+  });
+  let isClosed = false;
+  const openSandboxedFiles = async (): Promise<SandboxedFileServers> => {
+    // A request may outlive its connection. A server that it starts now would never be closed.
+    if (isClosed) throw invalidRequest("server is shutting down");
+    return sandboxedFiles.get();
   };
   return {
     backend,
@@ -140,28 +144,14 @@ export function createLocalHost(options: CreateLocalHostOptions = {}): LocalHost
     sockets: nativeSocketsIfAvailable(),
     files: async () => {
       requireLibuvThreads();
-      files ??= openFiles().catch((error: unknown) => {
-        // The next request may succeed: the import needs descriptors.
-        files = null;
-        throw error;
-      });
-      return files;
+      return files.get();
     },
     sandboxedFiles: {
-      forSandbox: async (request, scope) => {
-        // A request may outlive its connection. A server that it starts now would never be closed.
-        if (isClosed) throw invalidRequest("server is shutting down");
-        sandboxedFiles ??= openSandboxedFiles();
-        return (await sandboxedFiles).forSandbox(request, scope);
-      },
-      forRoots: async (roots, scope) => {
-        if (isClosed) throw invalidRequest("server is shutting down");
-        sandboxedFiles ??= openSandboxedFiles();
-        return (await sandboxedFiles).forRoots(roots, scope);
-      },
+      forSandbox: async (request, scope) => (await openSandboxedFiles()).forSandbox(request, scope),
+      forRoots: async (roots, scope) => (await openSandboxedFiles()).forRoots(roots, scope),
       close: async () => {
         isClosed = true;
-        await (await sandboxedFiles)?.close();
+        await sandboxedFiles.close((servers) => servers.close());
       },
     },
     isSandboxedPeer: sandbox.isSandboxedPeer,
@@ -221,19 +211,17 @@ function localForward(): ForwardService {
 function localHttp(log: ServerLog): HttpService {
   return {
     open(sink, acquire) {
-      let requests: Promise<HttpRequestScope> | null = null;
-      const open = async () => {
+      const requests = new LazyResource(async (): Promise<HttpRequestScope> => {
         const { HttpRequests } = await import("../http/http-request.ts");
         const onError = (error: unknown) => log("error", "a streamed HTTP body failed", { error: String(error) });
         return new HttpRequests({ sink, onError, acquire });
-      };
+      });
       return {
         request: async (params, admit) => {
           requireLibuvThreads();
-          requests ??= open();
-          return (await requests).request(params, admit);
+          return (await requests.get()).request(params, admit);
         },
-        close: () => void requests?.then((opened) => opened.close()),
+        close: () => void requests.close((opened) => opened.close()),
       };
     },
   };

@@ -1,5 +1,6 @@
 import type { Socket } from "node:net";
 import type { Clock } from "../../async/clock.ts";
+import { LazyResource } from "../../async/lazy-resource.ts";
 import type { AcceptedSocket } from "../../connection/accepted-socket.ts";
 import type { AccessList } from "../auth/access-list.ts";
 import type { Principal } from "../auth/principal.ts";
@@ -34,7 +35,8 @@ export class ConsoleGateway {
   readonly #deps: ConsoleGatewayDeps;
   readonly #origins: ReadonlySet<string>;
   readonly #httpSockets = new WeakMap<Socket, AcceptedSocket>();
-  #server: Promise<ConsoleHttpServer> | null = null;
+  /** HTTP support, imported by its first use, because most servers only serve WebSockets. */
+  readonly #server = new LazyResource(() => this.#open());
 
   constructor(options: ConsoleOptions, deps: ConsoleGatewayDeps, clock: Clock, accesses: AccessList) {
     this.access = new ConsoleAuth(clock, accesses);
@@ -85,7 +87,7 @@ export class ConsoleGateway {
    * Serves a connection whose first request is not a WebSocket upgrade. `received` returns all bytes received so far.
    */
   async serve(accepted: AcceptedSocket, received: () => Buffer): Promise<void> {
-    const server = await this.#load();
+    const server = await this.#server.get();
     const stream = accepted.detachToNode(received());
     if (!stream) return;
     this.#httpSockets.set(stream, accepted);
@@ -95,16 +97,7 @@ export class ConsoleGateway {
   }
 
   close(): void {
-    void this.#server?.then((server) => server.close());
-  }
-
-  /** Loads HTTP support on first use, because most servers only serve WebSockets. */
-  #load(): Promise<ConsoleHttpServer> {
-    this.#server ??= this.#open().catch((error: unknown) => {
-      this.#server = null;
-      throw error;
-    });
-    return this.#server;
+    void this.#server.close((server) => server.close());
   }
 
   async #open(): Promise<ConsoleHttpServer> {

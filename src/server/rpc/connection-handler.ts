@@ -1,5 +1,6 @@
 import { ByteSemaphore } from "../../async/byte-semaphore.ts";
 import { systemClock } from "../../async/clock.ts";
+import { LazyResource } from "../../async/lazy-resource.ts";
 import { stricterRequirement, toSandboxRequirement } from "../../exec/backend/sandbox-requirement.ts";
 import { invalidRequest, ProtocolError } from "../../protocol/errors.ts";
 import type { HttpBodyDelta } from "../../protocol/http-schemas.ts";
@@ -67,7 +68,7 @@ export class ConnectionHandler {
   readonly memory: ConnectionMemory;
   readonly #httpRequests: ReturnType<ServerResources["httpRequests"]["perConnection"]>;
   readonly #disconnected = new AbortController();
-  #files: Promise<ConnectionFiles> | null = null;
+  readonly #files = new LazyResource(() => this.#openFiles());
   #http: HttpRequestScope | null = null;
   #handshake: Handshake = { type: "new" };
   #isExtended = false;
@@ -133,7 +134,7 @@ export class ConnectionHandler {
         waits: resources.waits.perConnection(config.caps.waits.perOwner, ownerId),
         acquireRead: () => resources.waits.acquire(ownerId),
       }),
-      ...lazyFileMethods(() => this.#openFiles()),
+      ...lazyFileMethods(() => this.#files.get()),
       ...this.#forwards.methods,
       ...consoleMethods(deps.console, principal),
       ...accessMethods(deps),
@@ -223,7 +224,7 @@ export class ConnectionHandler {
     this.#forwards.close(this.#findSession());
     if (this.#handshake.type !== "new") this.#handshake.session.detach(this.#handshake.client);
     this.memory[Symbol.dispose]();
-    await (await this.#files)?.close();
+    await this.#files.close((files) => files.close());
   }
 
   async #initialize(params: ParamsOf<"initialize">): Promise<ResultOf<"initialize">> {
@@ -284,21 +285,14 @@ export class ConnectionHandler {
     });
   }
 
-  #openFiles(): Promise<ConnectionFiles> {
+  async #openFiles(): Promise<ConnectionFiles> {
     const session = this.#session();
     const { host, resources, principal } = this.#deps;
     const { sandboxedFiles: sandboxed } = host;
     const ownerId = quotaOwner(principal);
     const roots = principal.credential?.scope?.roots ?? null;
-    this.#files ??= host.files().then(
-      (files) => new ConnectionFiles({ files, peer: this.#peer, session, sandboxed, resources, ownerId, roots }),
-      (error: unknown) => {
-        // The next request may succeed.
-        this.#files = null;
-        throw error;
-      },
-    );
-    return this.#files;
+    const files = await host.files();
+    return new ConnectionFiles({ files, peer: this.#peer, session, sandboxed, resources, ownerId, roots });
   }
 
   #actor(): Actor {
