@@ -9,7 +9,7 @@ import { LineConnection } from "../../connection/line-connection.ts";
 import type { TlsCredentials } from "../../connection/tls-listener.ts";
 import { checkArgument, checkOptions } from "../../exec/options/option-schema.ts";
 import type { AuthFiles } from "../auth/auth-config.ts";
-import { AuthFileWatcher, type AuthFileWatcherOptions } from "../auth/auth-file-watcher.ts";
+import { AuthFileWatcher } from "../auth/auth-file-watcher.ts";
 import { Authenticator } from "../auth/authenticator.ts";
 import { CertificateAuth, type ClientCertificates } from "../auth/certificate-auth.ts";
 import { LOCAL_PRINCIPAL, type Principal } from "../auth/principal.ts";
@@ -55,8 +55,7 @@ export async function listen(
   checkArgument("listen", "server", server, serverKind);
   checkArgument("listen", "transport", transport, socketTransportKind);
   checkOptions("listen", options, listenOptions);
-  const { auth = { type: "none" }, operatorUids = [], allowHosts = [], web, inherited } = options;
-  const { clientCertificates } = options;
+  const { auth = { type: "none" }, operatorUids = [], allowHosts = [], web, clientCertificates } = options;
   if (transport.type === "websocket" && auth.type === "none" && !clientCertificates && !isLoopback(transport.host)) {
     throw new Error(
       `refusing to listen on ${ExecServerTransport.toUrl(transport)} without authentication: anyone who can reach it could run commands; add \`--ws-auth capability-token --ws-token-file PATH\`, or listen on a loopback address`,
@@ -65,10 +64,10 @@ export async function listen(
   if (operatorUids.length > 0) rejectUnknownUids(server, transport, auth);
   // Load it at startup: if loading fails, no client could authenticate.
   if (auth.type === "signed-bearer-token") await import("../auth/jwt.ts");
-  const url = ExecServerTransport.toUrl(transport);
   if (options.tls && transport.type === "unix")
-    throw new Error(`cannot listen on ${url}: --tls-cert and --tls-key require a ws:// address`);
-  const { codec, listenAt, listenOnFd } = server.sockets;
+    throw new Error(
+      `cannot listen on ${ExecServerTransport.toUrl(transport)}: --tls-cert and --tls-key require a ws:// address`,
+    );
   const isUnix = transport.type === "unix";
   const { authFiles: files, revokedTokensFile } = options;
   const { clock, log } = server;
@@ -80,7 +79,9 @@ export async function listen(
     );
   const authenticator = new Authenticator(auth, { clock, revoked });
   server.setAuthenticator(authenticator);
-  const keySet = await openKeySet(auth, authenticator, server);
+  // Stops the refresh of the key set if the address cannot be used.
+  using undo = new DisposableStack();
+  const keySet = undo.use(await openKeySet(auth, authenticator, server));
   const certificates = clientCertificates && new CertificateAuth(clock, clientCertificates, auth.type === "none");
   const gateway = new WebSocketGateway(
     server,
@@ -91,54 +92,60 @@ export async function listen(
       allowedHosts: isUnix ? null : new Set(allowHosts.map((name) => name.toLowerCase())),
       web,
     },
-    codec,
+    server.sockets.codec,
     clock,
     fdQuotaFor(readFdLimit()),
   );
-  const openWatcher = (tlsFiles?: AuthFileWatcherOptions["tlsFiles"]) =>
-    files || revoked || tlsFiles ? new AuthFileWatcher({ authenticator, files, revoked, tlsFiles, clock, log }) : null;
   const onConnection = (socket: AcceptedSocket) => gateway.handleSocket(socket);
-  const inherit = (descriptor: number) => {
+  const { listener, url, reloadTls } = await bind(server, transport, options, onConnection);
+  undo.move();
+  const reloadCertificates = () => {
+    reloadTls?.();
+    certificates?.closeAll();
+  };
+  const tlsFiles = clientCertificates && { paths: clientCertificates.files, reload: reloadCertificates };
+  const watcher =
+    files || revoked || tlsFiles ? new AuthFileWatcher({ authenticator, files, revoked, tlsFiles, clock, log }) : null;
+  return withReload({ ...gateway.attachListener(listener, url), reloadTls }, watcher, keySet);
+}
+
+interface BoundListener {
+  listener: Listener;
+  /** URL that clients connect to, with the actual port. */
+  url: string;
+  /** Absent without TLS. */
+  reloadTls?: (() => void) | undefined;
+}
+
+/** Binds the address of the transport, or takes over the inherited listener. */
+async function bind(
+  { sockets: { codec, listenAt, listenOnFd } }: ExecServer,
+  transport: Extract<ExecServerTransport, { type: "websocket" | "unix" }>,
+  { inherited, tls }: ListenOptions,
+  onConnection: (socket: AcceptedSocket) => void,
+): Promise<BoundListener> {
+  const url = ExecServerTransport.toUrl(transport);
+  const inherit = async (descriptor: number) => {
     if (!listenOnFd)
       throw new Error("cannot listen on inherited socket: native addon not available; run `procwire doctor`");
     return listenOnFd(descriptor, onConnection);
   };
   if (transport.type === "unix") {
     const { path } = transport;
-    const bound = inherited === undefined ? bindUnix(listenAt, path, onConnection) : inherit(inherited);
-    return withReload(gateway.attachListener(removeOnClose(await bound, path), url), openWatcher(), keySet);
+    const listener = await (inherited === undefined ? bindUnix(listenAt, path, onConnection) : inherit(inherited));
+    return { listener: removeOnClose(listener, path), url };
   }
-  if (!options.tls) {
-    const bind = () => (inherited === undefined ? listenAt(transport, onConnection) : inherit(inherited));
-    const listener = await withAddressInError(url, async () => bind());
-    return withReload(
-      gateway.attachListener(
-        listener,
-        ExecServerTransport.toUrl({ ...transport, port: listener.port ?? transport.port }),
-      ),
-      openWatcher(),
-      keySet,
-    );
+  const boundUrl = ({ port }: Listener) => ExecServerTransport.toUrl({ ...transport, port: port ?? transport.port });
+  if (!tls) {
+    const open = () => (inherited === undefined ? listenAt(transport, onConnection) : inherit(inherited));
+    const listener = await withAddressInError(url, open);
+    return { listener, url: boundUrl(listener) };
   }
   // A TLS listener uses Node's sockets, which cannot adopt a descriptor of the addon.
   if (inherited !== undefined) throw new Error("cannot listen on inherited socket: a TLS listener cannot inherit one");
-  const { tls } = options;
   const { listenTls } = await import("../../connection/tls-listener.ts");
   const listener = await withAddressInError(url, () => listenTls(transport, tls(), codec, onConnection));
-  const secureUrl = ExecServerTransport.toUrl({ ...transport, port: listener.port ?? transport.port }).replace(
-    /^ws:/,
-    "wss:",
-  );
-  const reloadTls = () => listener.reload(tls());
-  const reloadCertificates = () => {
-    reloadTls();
-    certificates?.closeAll();
-  };
-  return withReload(
-    { ...gateway.attachListener(listener, secureUrl), reloadTls },
-    openWatcher(clientCertificates && { paths: clientCertificates.files, reload: reloadCertificates }),
-    keySet,
-  );
+  return { listener, url: boundUrl(listener).replace(/^ws:/, "wss:"), reloadTls: () => listener.reload(tls()) };
 }
 
 /** Fetches the keys of `keySetUrl`. A failed fetch is logged and repeated: an outage must not keep the server down. */

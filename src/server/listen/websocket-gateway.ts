@@ -78,7 +78,7 @@ export interface ListeningServer {
   /** Stops accepting. Open connections stay; resolves when they have closed too. */
   close(reason?: "replaced"): Promise<void>;
   /** Reloads certificate and key for new connections. Absent without TLS. Throws if they are invalid. */
-  reloadTls?: () => void;
+  reloadTls?: (() => void) | undefined;
   /** Reads token and secret files again. Absent without such files. */
   reloadAuth?: () => Promise<void>;
   /** Destroys pending sockets and HTTP connections, such as a request whose head never ends. */
