@@ -9,20 +9,20 @@ import { errorMessage } from "../base/error-message.ts";
  * user's last login session: clients must find the server again after a lost connection. If another user has taken the
  * name in /tmp, returns a directory in the user's home.
  */
-export function runtimeDirectoryPath(env: NodeJS.ProcessEnv = process.env): string {
-  const { PROCWIRE_RUNTIME_DIR } = env;
+export function runtimeDirectoryPath(): string {
+  const { PROCWIRE_RUNTIME_DIR } = process.env;
   if (PROCWIRE_RUNTIME_DIR) return PROCWIRE_RUNTIME_DIR;
-  return squatterOf(defaultPath()) === null ? defaultPath() : fallbackPath(env);
+  return squatterOf(defaultPath()) === null ? defaultPath() : homePath("run");
 }
 
 /** Returns the directory of the certificate authority that terminates TLS for credentials. */
-export function credentialDirectoryPath(env: NodeJS.ProcessEnv = process.env): string {
-  return resolve(env.PROCWIRE_HOME || join(homedir(), ".procwire"), "credentials");
+export function credentialDirectoryPath(): string {
+  return homePath("credentials");
 }
 
 const defaultPath = () => join("/tmp", `procwire-${ownUid()}`);
 
-const fallbackPath = (env: NodeJS.ProcessEnv) => join(env.PROCWIRE_HOME || join(homedir(), ".procwire"), "run");
+const homePath = (name: string) => resolve(process.env.PROCWIRE_HOME || join(homedir(), ".procwire"), name);
 
 /** Returns why this user cannot use the directory, or null if it is missing or belongs to this user. */
 function squatterOf(path: string): string | null {
@@ -35,9 +35,9 @@ function squatterOf(path: string): string | null {
  * Creates the runtime directory if it is missing, and returns its path. Calls `warn` if another user has taken the usual
  * directory. Throws if another user could access the directory.
  */
-export function openRuntimeDirectory(warn: (message: string) => void, env: NodeJS.ProcessEnv = process.env): string {
-  const path = runtimeDirectoryPath(env);
-  if (!env.PROCWIRE_RUNTIME_DIR && path !== defaultPath()) {
+export function openRuntimeDirectory(warn: (message: string) => void): string {
+  const path = runtimeDirectoryPath();
+  if (!process.env.PROCWIRE_RUNTIME_DIR && path !== defaultPath()) {
     const remedy = "remove that directory, or set PROCWIRE_RUNTIME_DIR";
     warn(`procwire: runtime directory ${squatterOf(defaultPath())}; using ${path}; ${remedy}`);
     mkdirSync(dirname(path), { recursive: true, mode: 0o700 });

@@ -7,14 +7,7 @@ import type { ProcessLimits } from "../exec/backend/process-limits.ts";
 import { ProcessNames } from "../exec/backend/process-names.ts";
 import type { RestoredSandbox, SandboxedStart, SandboxResources } from "../exec/backend/resolved-sandbox.ts";
 import { startDetails, withCallErrors } from "../exec/call-error.ts";
-import type {
-  CallOptions,
-  ExecBackend,
-  ExitReason,
-  ProcessListing,
-  StartParams,
-  TreeUsage,
-} from "../exec/exec-process.ts";
+import type { CallOptions, ExecBackend, ProcessListing, StartParams, TreeUsage } from "../exec/exec-process.ts";
 import { EventLog, type EventLogLimits, type EventLogOptions } from "../exec/log/event-log.ts";
 import type { PrincipalMemories } from "../exec/log/principal-memory.ts";
 import type { RetentionBudget } from "../exec/log/retention-budget.ts";
@@ -372,13 +365,13 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
    * Terminates all processes with a grace period of `graceMs`, then kills the orphans of unknown processes. Resolves when
    * all processes are closed; may be called again. If a process cannot be killed, it still does all of this, then rejects.
    */
-  async shutdown(graceMs: number, reason: ExitReason = "terminated"): Promise<void> {
-    await this.#open.end(() => true, graceMs, reason);
+  async shutdown(graceMs: number): Promise<void> {
+    await this.#open.end(() => true, graceMs);
   }
 
   /** Like `shutdown`, but leaves persistent processes running. */
   async endNonPersistent(graceMs: number): Promise<void> {
-    await this.#open.end(({ persistent }) => persistent === null, graceMs, "terminated");
+    await this.#open.end(({ persistent }) => persistent === null, graceMs);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,7 +1,6 @@
 import { type Clock, sleep } from "../async/clock.ts";
 import { withDeadline } from "../async/deadline.ts";
 import type { SandboxedStart } from "../exec/backend/resolved-sandbox.ts";
-import type { ExitReason } from "../exec/exec-process.ts";
 import type { LocalProcess } from "./local-process.ts";
 import type { ProcessPlatform } from "./platform.ts";
 import { removeEmptyCgroups } from "./tree/cgroups.ts";
@@ -96,11 +95,11 @@ export class OpenProcesses {
    * Terminates the matching processes with a grace period of `graceMs`, then kills the orphans of unknown processes.
    * Resolves when all of them are closed. If a process cannot be killed, it still does all of this, then rejects.
    */
-  async end(shouldEnd: (process: LocalProcess) => boolean, graceMs: number, reason: ExitReason): Promise<void> {
+  async end(shouldEnd: (process: LocalProcess) => boolean, graceMs: number): Promise<void> {
     const failures: unknown[] = [];
     const open = () => this.list().filter(shouldEnd);
     const end = (process: LocalProcess) =>
-      this.#endProcess(process, graceMs, reason).catch((error: unknown) => {
+      this.#endProcess(process, graceMs).catch((error: unknown) => {
         failures.push(error);
         this.#options.onEndFailed(process);
       });
@@ -123,11 +122,11 @@ export class OpenProcesses {
     this.#orphans?.close();
   }
 
-  async #endProcess(process: LocalProcess, graceMs: number, reason: ExitReason): Promise<void> {
+  async #endProcess(process: LocalProcess, graceMs: number): Promise<void> {
     const { clock } = this.#options;
     const { child } = process;
     if (!child) return;
-    await process.terminateWithReason(reason, { type: "graceful", timeoutMs: graceMs });
+    await process.terminateWithReason("terminated", { type: "graceful", timeoutMs: graceMs });
     await Promise.race([process.closed, sleep(clock, LAST_OUTPUT_MS)]);
     child.closeStreams();
     const closing = `process ${process.processId} to close`;

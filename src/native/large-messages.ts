@@ -19,12 +19,8 @@ type Yield = () => Promise<void>;
  * Parses a message of any size: a thread of the addon finds the tokens, and this one creates their values in slices.
  * Resolves to null if the message is not UTF-8. Byte fields of the result share the memory of `message`.
  */
-export async function parseLargeMessage(
-  native: NativeAddon,
-  message: Uint8Array,
-  yieldToLoop = waitForTick,
-): Promise<ParsedMessage | null> {
-  const parsed = await parseLargeJson(native, message, yieldToLoop);
+export async function parseLargeMessage(native: NativeAddon, message: Uint8Array): Promise<ParsedMessage | null> {
+  const parsed = await parseLargeJson(native, message);
   return parsed && toMessage(parsed);
 }
 

@@ -34,10 +34,9 @@ export interface SupervisionOptions {
 export function connectSupervisor(
   native: NativeAddon,
   { livenessTimeoutMs, giveUpAfter }: SupervisionOptions,
-  env: NodeJS.ProcessEnv = process.env,
 ): Supervisor | null {
-  const address = /^(\d+):([0-9a-f]{8}):(\d+)$/.exec(env.PROCWIRE_SUPERVISOR ?? "");
-  delete env.PROCWIRE_SUPERVISOR;
+  const address = /^(\d+):([0-9a-f]{8}):(\d+)$/.exec(process.env.PROCWIRE_SUPERVISOR ?? "");
+  delete process.env.PROCWIRE_SUPERVISOR;
   if (!address) return null;
   const [, fd, instance, generation] = address;
   const listener = native.openSupervisor(Number(fd), Number(generation), livenessTimeoutMs, giveUpAfter);

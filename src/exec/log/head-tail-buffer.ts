@@ -101,7 +101,7 @@ class BlockList {
   #open: { block: Uint8Array; used: number } | null = null;
   bytes = 0;
 
-  push(chunk: Uint8Array, seq = 0): void {
+  push(chunk: Uint8Array, seq: number): void {
     this.bytes += chunk.length;
     // A small view is copied, because a reference would retain the whole buffer.
     if (chunk.length >= MIN_REFERENCED_BYTES && 2 * chunk.length > chunk.buffer.byteLength) {

@@ -43,7 +43,7 @@ export class PlatformPackages implements Disposable {
       const given = this.#findGiven(this.#from, platform);
       if (given === null)
         throw new Error(
-          `--install-from ${this.#from} holds no ${name}; expected its directory, its tarball (${tarballOf(name, VERSION)}) or a directory with one of them`,
+          `--install-from ${this.#from} holds no ${name}; expected its directory, its tarball (${tarballOf(name)}) or a directory with one of them`,
         );
       return given;
     }
@@ -81,7 +81,7 @@ export class PlatformPackages implements Disposable {
       if (existsSync(join(directory, "package.json"))) return this.#requirePackage(directory, name, directory);
       if (basename(directory) === platform) return directory;
     }
-    const packed = join(from, tarballOf(name, VERSION));
+    const packed = join(from, tarballOf(name));
     return existsSync(packed) ? this.#requirePackage(this.#unpack(packed), name, packed) : null;
   }
 
@@ -92,7 +92,7 @@ export class PlatformPackages implements Disposable {
     const sourcesAt = newestSource(join(root, "native"));
     const name = `@procwire/${platform}`;
     const built = join(root, "prebuild", "out", platform);
-    const packed = join(root, "release", tarballOf(name, VERSION));
+    const packed = join(root, "release", tarballOf(name));
     const isFresh = (path: string) => existsSync(path) && statSync(path).mtimeMs >= sourcesAt;
     if (holdsNativeFiles(built) && isFresh(join(built, "procwire.node"))) return [built, ""];
     if (isFresh(packed)) return [this.#requirePackage(this.#unpack(packed), name, packed), ""];
@@ -157,8 +157,8 @@ export function currentLibc(): "glibc" | "musl" {
 }
 
 /** Returns the file name that `npm pack` creates. */
-function tarballOf(name: string, version: string): string {
-  return `${name.replace("@", "").replace("/", "-")}-${version}.tgz`;
+function tarballOf(name: string): string {
+  return `${name.replace("@", "").replace("/", "-")}-${VERSION}.tgz`;
 }
 
 function holdsNativeFiles(directory: string): boolean {

@@ -5,8 +5,8 @@ import { processLimits, terminalQueries, terminalSize } from "../../protocol/pro
 import { array, boolean, enumOf, type Infer, object, optional, string, u64 } from "../../protocol/schema.ts";
 
 /*
- * The record of a persistent process that the next server reads. It excludes the environment, which is not needed
- * again and may contain secrets.
+ * The record of a persistent process that the next server reads. Its schemas exclude the environment, which is not
+ * needed again and may contain secrets.
  */
 
 const params = object("PersistentParams", () => ({
@@ -47,31 +47,14 @@ const record = object("PersistentRecord", () => ({
 export interface PersistentParams extends Infer<typeof params> {}
 export interface PersistentRecord extends Infer<typeof record> {}
 
+/** Writes only the members that the schemas declare. */
 export function encodeRecord(
   owner: PersistentOwner,
   startedAtMs: number,
   persistent: PersistentParams,
   resources?: SandboxResources,
 ): string {
-  const { processId, argv, cwd, tty, pipeStdin, size, timeoutMs, maxAgeMs, limits } = persistent;
-  const { terminalQueries, recordInput, name, labels } = persistent;
-  const written = {
-    processId,
-    argv,
-    cwd,
-    tty,
-    pipeStdin,
-    size,
-    timeoutMs,
-    maxAgeMs,
-    limits,
-    lifetime: "persistent",
-    terminalQueries,
-    recordInput,
-    name,
-    labels,
-  } as const;
-  return JSON.stringify(record.encode({ version: "2", ...owner, startedAtMs, params: written, sandbox: resources }));
+  return JSON.stringify(record.encode({ version: "2", ...owner, startedAtMs, params: persistent, sandbox: resources }));
 }
 
 /** Returns null if another version wrote the record. */

@@ -128,7 +128,7 @@ function treeCgroup(path: string): NonNullable<Cgroup["tree"]> {
 }
 
 /** Returns this server's cgroup and its parent: in v2 a cgroup that contains processes cannot delegate controllers. */
-function candidateParents(controller: Controller, procSelf: string, later: readonly Controller[] = []): CgroupParent[] {
+function candidateParents(controller: Controller, procSelf: string, later: readonly Controller[]): CgroupParent[] {
   const own = ownCgroups(procSelf);
   const outsideServerCgroup = (name: string) => own.get(name)?.replace(SERVER_GROUP, "") || "/";
   const all = mounts(procSelf);

@@ -1,4 +1,4 @@
-import { type Clock, systemClock, type Timer } from "../../async/clock.ts";
+import type { Clock, Timer } from "../../async/clock.ts";
 import type { SignedInDevice } from "../../protocol/console/console-device-schemas.ts";
 import { AccessList } from "../auth/access-list.ts";
 import type { Authenticator } from "../auth/authenticator.ts";
@@ -61,7 +61,7 @@ export class ConsoleAuth {
   #sessionCount = 0;
 
   /** Adds its sessions to the accesses of the server. */
-  constructor(clock: Clock = systemClock, accesses = new AccessList()) {
+  constructor(clock: Clock, accesses = new AccessList()) {
     this.#clock = clock;
     this.#accesses = accesses;
   }
@@ -137,19 +137,14 @@ export class ConsoleAuth {
     return login && login.expiresAtMs > this.#clock.monotonic() ? login.principal : null;
   }
 
-  /** Returns the secret of a new console session, or null if the principal's credential has ended. */
+  /** Returns the secret of a new console session, or null if the principal's credential has ended or grants none. */
   #newSession(principal: Principal, device: string): string | null {
     const { credential } = principal;
     const secret = `${SECRET_PREFIX}${newSecret()}`;
+    const grants = credential?.scope?.grants;
+    if (grants && !grants.includes("console") && !grants.includes("console/login")) return null;
     const release = credential ? credential.onEnd((reason) => this.#end(secret, reason)) : () => undefined;
     if (!release) return null;
-    if (
-      credential?.scope &&
-      !credential.scope.grants.some((grant) => grant === "console" || grant === "console/login")
-    ) {
-      release();
-      return null;
-    }
     const own = this.#sessionsOf(principal);
     const [oldest] = own.length >= MAX_SESSIONS_PER_PRINCIPAL ? own : largestOwner(this.#sessions);
     if (oldest && (own.length >= MAX_SESSIONS_PER_PRINCIPAL || this.#sessions.size >= MAX_SESSIONS))

@@ -44,9 +44,7 @@ export async function handleSignInRequest(
     case "/api/sign-in":
       return requireMethod("POST", request, () => signIn(call));
     case "/api/me":
-      return requireMethod("GET", request, () =>
-        asUser(call, ({ principal: { id, role } }) => json(200, { id, role })),
-      );
+      return requireMethod("GET", request, () => asUser(call, ({ principal: { id, role } }) => json({ id, role })));
     case "/api/sign-out":
       return requireMethod("POST", request, () => signOut(call));
     case "/api/sign-out-everywhere":
@@ -85,7 +83,7 @@ async function signIn({ access, auth, request }: Call): Promise<ApiResponse> {
   const token = parseObject((await request.body()) ?? "")?.token;
   if (typeof token !== "string" || token === "") return textResponse(400, 'the body must be {"token": "…"}');
   const secret = await access.signIn(token, auth, request.userAgent);
-  if (secret !== null) return json(200, { secret });
+  if (secret !== null) return json({ secret });
   await sleep(systemClock, INVALID_TOKEN_DELAY_MS);
   return textResponse(401, "the token is invalid, already used or expired; run `procwire console` for a new login URL");
 }
@@ -102,7 +100,7 @@ function signOutEverywhere({ access, principal }: SignedInCall): ApiResponse {
 }
 
 function listDevices({ access, principal, secret }: SignedInCall): ApiResponse {
-  return json(200, { devices: access.devices(principal, secret) });
+  return json({ devices: access.devices(principal, secret) });
 }
 
 async function signOutDevice({ access, principal, request }: SignedInCall): Promise<ApiResponse> {
@@ -112,13 +110,13 @@ async function signOutDevice({ access, principal, request }: SignedInCall): Prom
 }
 
 function newDeviceLink({ access, principal }: SignedInCall): ApiResponse {
-  return json(200, { token: access.newLoginToken(principal), validMs: LOGIN_TOKEN_VALID_MS });
+  return json({ token: access.newLoginToken(principal), validMs: LOGIN_TOKEN_VALID_MS });
 }
 
 const EMPTY: ApiResponse = { status: 204, body: "", isJson: false };
 
-function json(status: number, value: unknown): ApiResponse {
-  return { status, body: JSON.stringify(value), isJson: true };
+function json(value: unknown): ApiResponse {
+  return { status: 200, body: JSON.stringify(value), isJson: true };
 }
 
 /** Returns a response with a line of text. */

@@ -10,8 +10,8 @@ const REPORT_INTERVAL_MS = 1_000;
 const SHUTDOWN_MARGIN_MS = 10_000;
 
 /** Returns a warning if this server has no watchdog. Call it before `connectWatchdog`. */
-export function watchdogWarnings(env: NodeJS.ProcessEnv = process.env): string[] {
-  if (isParent(Number(env.PROCWIRE_WATCHDOG))) return [];
+export function watchdogWarnings(): string[] {
+  if (isParent(Number(process.env.PROCWIRE_WATCHDOG))) return [];
   return [
     `${MISSING_WATCHDOG}: processes may outlive this server if it is killed; run \`procwire serve\` with the native addon to get one`,
   ];
@@ -22,9 +22,9 @@ export function watchdogWarnings(env: NodeJS.ProcessEnv = process.env): string[]
  * watchdog is the parent program that kills a server that hangs in shutdown. Returns a function that reports the begin
  * of a shutdown of `graceMs` plus a margin, and returns the function that reports its end.
  */
-export function connectWatchdog(clock: Clock, env: NodeJS.ProcessEnv = process.env): (graceMs: number) => () => void {
-  const pid = Number(env.PROCWIRE_WATCHDOG);
-  delete env.PROCWIRE_WATCHDOG;
+export function connectWatchdog(clock: Clock): (graceMs: number) => () => void {
+  const pid = Number(process.env.PROCWIRE_WATCHDOG);
+  delete process.env.PROCWIRE_WATCHDOG;
   return (graceMs) => {
     let timer: Timer | null = null;
     const until = clock.monotonic() + graceMs + SHUTDOWN_MARGIN_MS;

@@ -1,5 +1,5 @@
 import type { Socket } from "node:net";
-import { type Clock, systemClock } from "../../async/clock.ts";
+import type { Clock } from "../../async/clock.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import type { AcceptedSocket, Listener } from "../../connection/accepted-socket.ts";
 import type { ByteCodec } from "../../connection/byte-codec.ts";
@@ -103,7 +103,7 @@ export class WebSocketGateway {
     server: ExecServer,
     options: GatewayOptions,
     codec: ByteCodec,
-    clock: Clock = systemClock,
+    clock: Clock,
     fdQuota: FdQuota = fdQuotaFor(null),
   ) {
     this.#server = server;
