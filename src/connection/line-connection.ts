@@ -103,11 +103,11 @@ export class LineConnection implements Connection {
 
   #send(bytes: number, send: () => void): void {
     if (this.#isClosed) return;
-    const sendIfOpen = () => {
-      if (!this.#isClosed) send();
-    };
-    if (this.#parts.isBusy) this.#parts.enqueue(bytes, sendIfOpen);
-    else send();
+    if (!this.#parts.isBusy) send();
+    else
+      this.#parts.enqueue(bytes, () => {
+        if (!this.#isClosed) send();
+      });
     if (this.#isFull || this.queuedBytes <= this.#maxQueuedBytes) return;
     this.#isFull = true;
     this.#input.pause();

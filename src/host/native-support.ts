@@ -1,33 +1,35 @@
-/**
- * Selects the sockets of the addon if it is available. Only composition roots import it: code that listens or connects
- * receives its sockets.
- */
+/** The parts of the addon that a host uses. Only composition roots import this module: other code receives the parts. */
 
 import { runInNewContext } from "node:vm";
 import type { SocketProvider } from "../connection/socket-provider.ts";
 import type { ListenerSupport } from "../exec/backend/listener-channel.ts";
 import type { FileTrees } from "../files/file-trees.ts";
+import type { NativeAddon } from "../native/addon.ts";
 import { loadAddon } from "../native/load-addon.ts";
 import { nativeListenerSupport } from "../native/native-listener-channel.ts";
 import { nativeSocketProvider } from "../native/native-sockets.ts";
 import { LANDLOCK_FILES_ABI, type LandlockSupport } from "../sandbox/landlock-rules.ts";
 
+function findAddon(): NativeAddon | null {
+  const loaded = loadAddon();
+  return loaded.type === "loaded" ? loaded.addon : null;
+}
+
 /** Returns the addon's sockets; undefined if it is missing. */
 export function nativeSocketsIfAvailable(): SocketProvider | undefined {
-  const loaded = loadAddon();
-  return loaded.type === "loaded" ? nativeSocketProvider(loaded.addon) : undefined;
+  const addon = findAddon();
+  return addon ? nativeSocketProvider(addon) : undefined;
 }
 
 /** Returns the addon's support for managed networks; null if the addon or its program is missing. */
 export function listenerSupportIfAvailable(): ListenerSupport | null {
-  const loaded = loadAddon();
-  return loaded.type === "loaded" ? nativeListenerSupport(loaded.addon) : null;
+  const addon = findAddon();
+  return addon && nativeListenerSupport(addon);
 }
 
 /** Returns the version of Landlock; null if the kernel or the addon does not support it. */
 export function landlockVersion(): number | null {
-  const loaded = loadAddon();
-  return loaded.type === "loaded" ? loaded.addon.landlockAbi() : null;
+  return findAddon()?.landlockAbi() ?? null;
 }
 
 /** Returns the support for Landlock rules inside of sandboxes; null if kernel, addon or its program have none. */
@@ -38,9 +40,8 @@ export function landlockSupportIfAvailable(): LandlockSupport | null {
 
 /** Returns the addon's operations on directory trees; undefined if it is missing. Imports them on first use. */
 export async function nativeFileTreesIfAvailable(): Promise<FileTrees | undefined> {
-  const loaded = loadAddon();
-  if (loaded.type !== "loaded") return undefined;
-  return (await import("../native/native-file-trees.ts")).nativeFileTrees(loaded.addon);
+  const addon = findAddon();
+  return addon ? (await import("../native/native-file-trees.ts")).nativeFileTrees(addon) : undefined;
 }
 
 /**
@@ -48,21 +49,18 @@ export async function nativeFileTreesIfAvailable(): Promise<FileTrees | undefine
  * as unsandboxed commands. Programs that it starts are not affected. No-op without the addon.
  */
 export function makeProcessPrivate(): void {
-  const loaded = loadAddon();
-  if (loaded.type === "loaded") loaded.addon.makeProcessPrivate();
+  findAddon()?.makeProcessPrivate();
 }
 
 /** Retains freed memory for the next chunk until the server is idle. For a server only. */
 export function retainFreedMemory(): void {
-  const loaded = loadAddon();
-  if (loaded.type === "loaded") loaded.addon.retainFreedMemory(collectGarbage);
+  findAddon()?.retainFreedMemory(collectGarbage);
 }
 
 /** Returns free memory to the system, after a garbage collection if `collects` is set, which takes tens of milliseconds. */
 export function releaseFreeMemory(collects: boolean): void {
   if (collects) collectGarbage();
-  const loaded = loadAddon();
-  if (loaded.type === "loaded") loaded.addon.releaseFreeMemory();
+  findAddon()?.releaseFreeMemory();
 }
 
 let collect: (() => void) | null = null;

@@ -199,7 +199,7 @@ export class ChunkStore {
   evictedBytesAfter(seq: number): number {
     if (seq >= this.evictedThroughSeq) return 0;
     if (seq <= 0) return this.#evictedBytes;
-    const index = upperBound(this.#evictedSeqs, seq);
+    const index = upperBound(this.#evictedSeqs, seq, 0);
     return this.#evictedBytes - (index === 0 ? this.#rememberedFrom : (this.#evictedEnds[index - 1] ?? 0));
   }
 
@@ -275,22 +275,15 @@ export class ChunkStore {
     // Most readers are at the end, so check the end before the search.
     const last = this.#seqs.at(-1);
     if (last === undefined || last <= seq) return this.#seqs.length;
-    let low = this.#first;
-    let high = this.#seqs.length - 1;
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      if ((this.#seqs[middle] ?? 0) > seq) high = middle;
-      else low = middle + 1;
-    }
-    return low;
+    return upperBound(this.#seqs, seq, this.#first);
   }
 }
 
 const NOTHING = new Uint8Array(0);
 
-/** Returns the first index whose value is greater than `value` in a sorted array. */
-function upperBound(sorted: readonly number[], value: number): number {
-  let low = 0;
+/** Returns the first index from `from` whose value is greater than `value` in a sorted array. */
+function upperBound(sorted: readonly number[], value: number, from: number): number {
+  let low = from;
   let high = sorted.length;
   while (low < high) {
     const middle = (low + high) >>> 1;
