@@ -50,7 +50,7 @@ export class GarbagePressure {
     budget.afterGrowth(budget.maxBytes * CHECK_SHARE, this.#checkSoon);
   }
 
-  /** Checks in a separate turn, because a release may happen in the middle of an eviction. */
+  /** Checks in a separate tick, because a release may happen in the middle of an eviction. */
   readonly #checkSoon = () => this.#checkAfter(0, { collects: true });
 
   #checkAfter(ms: number, options: { collects: boolean }): void {

@@ -47,7 +47,7 @@ export function createLocalBackend(options: LocalBackendFactoryOptions = {}): Lo
 function openLocalBackend({
   forceFallback,
   supervisor = null,
-  // No masked paths: a library has neither secret files nor a listener.
+  // A library has no secret files besides those of its credentials, and no listener.
   credentials = [],
   resolveSandbox = localSandbox({ masked: secretFilesOf(credentials) }).resolve,
   ...options

@@ -6,7 +6,7 @@ import type { MemoryLimit } from "../local/tree/cgroup-memory.ts";
 const MAX_DEFAULT_BUDGET_BYTES = 512 * 1024 * 1024;
 const BUDGET_SHARE = 0.4;
 
-/** Returns the default memory budget of a server, or null if nothing limits its memory. */
+/** Returns the default memory budget of a server. `limitBytes` is null if nothing limits its memory. */
 export function defaultMemoryBudget(limitBytes: number | null): number {
   if (limitBytes === null) return MAX_DEFAULT_BUDGET_BYTES;
   return Math.min(MAX_DEFAULT_BUDGET_BYTES, Math.floor(limitBytes * BUDGET_SHARE));

@@ -57,6 +57,7 @@ export const HTTP_TIMEOUTS: HttpTimeouts = {
   stalledMs: 60_000,
   checkIntervalMs: 5_000,
 };
+/** Status of a request that node:http cannot read, by its error code. Default: 400. */
 const UNREADABLE: Readonly<Record<string, string>> = {
   HPE_HEADER_OVERFLOW: "431 Request Header Fields Too Large",
   HPE_CHUNK_EXTENSIONS_OVERFLOW: "413 Payload Too Large",

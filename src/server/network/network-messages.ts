@@ -6,7 +6,7 @@ import type { OpenQuestions } from "./open-questions.ts";
 
 /**
  * Connects the network proxy of one process with the client of its session: questions as `network/policyRequest`, decisions
- * as `network/policyDecision`. Without a connected client questions are denied and decisions are not sent.
+ * as `network/policyDecision`. Without a connected client, requests are denied and decisions are not sent.
  */
 export class NetworkMessages {
   readonly #processId: string;
@@ -14,6 +14,7 @@ export class NetworkMessages {
   /** Resolves after the response to the start, which precedes all messages of the process. */
   readonly #begun = Promise.withResolvers<SharedProcess>();
   readonly #questions: OpenQuestions;
+  /** Decisions before `begin`; null afterwards. */
   #early: NetworkDecision[] | null = [];
 
   constructor(processId: string, client: () => SessionClient | null, questions: OpenQuestions) {
@@ -30,7 +31,7 @@ export class NetworkMessages {
     };
   }
 
-  /** The response to the start is queued. */
+  /** Starts sending. Called when the response to the start is queued. */
   begin(shared: SharedProcess): void {
     const early = this.#early ?? [];
     this.#early = null;
