@@ -29,14 +29,14 @@ export interface OrphanTrackerOptions {
  */
 export class OrphanTracker {
   readonly #options: OrphanTrackerOptions;
-  readonly #posixSession: number;
+  readonly #posixSession: number | null;
   readonly #known = new Map<number, ProcessIdentity>();
   #timer: Timer | null = null;
   #scansLeft = 0;
 
   constructor(options: OrphanTrackerOptions) {
     this.#options = options;
-    this.#posixSession = options.table.entry(process.pid)?.session ?? 0;
+    this.#posixSession = options.table.entry(process.pid)?.session ?? null;
     options.reaper.setSubreaper(true);
   }
 

@@ -35,7 +35,7 @@ export class TreeMembers {
   readonly #isSwept: (tag: number) => boolean;
   /** The processes that adopt orphans if this server is not a subreaper: its ancestors. */
   readonly #subreapers: ReadonlySet<number>;
-  readonly #posixSession: number;
+  readonly #posixSession: number | null;
   #scan: OrphanScan | null = null;
   /** Number of the last orphan scan. */
   lastScan = 0;
@@ -44,7 +44,7 @@ export class TreeMembers {
     this.#options = options;
     this.#isSwept = isSwept;
     if (options.subreaper) treeTags.enable();
-    this.#posixSession = options.table.entry(process.pid)?.session ?? 0;
+    this.#posixSession = options.table.entry(process.pid)?.session ?? null;
     const subreapers = new Set([1]);
     for (let pid = process.ppid; pid > 1 && !subreapers.has(pid); pid = options.table.entry(pid)?.parent ?? 0)
       subreapers.add(pid);

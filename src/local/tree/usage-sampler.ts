@@ -122,6 +122,7 @@ interface ProcessUsage extends Pick<ProcStat, "parentPid" | "session"> {
 
 async function readProcesses(): Promise<Map<number, ProcessUsage>> {
   const found = new Map<number, ProcessUsage>();
+  pageBytes ??= readPageBytes();
   let reads = 0;
   for (const name of listPids()) {
     if (++reads % READS_PER_TICK === 0) await new Promise(setImmediate);
@@ -134,18 +135,16 @@ async function readProcesses(): Promise<Map<number, ProcessUsage>> {
       parentPid,
       session,
       cpuMs: ticks * TICK_MS,
-      memoryBytes: stat.residentPages * pageBytes(),
+      memoryBytes: stat.residentPages * pageBytes,
     });
   }
   return found;
 }
 
-let knownPageBytes = 0;
+let pageBytes: number | null = null;
+
 /** Returns the page size of the kernel, in bytes. */
-function pageBytes(): number {
-  if (knownPageBytes === 0) {
-    const [, kibibytes = "4"] = /^KernelPageSize:\s+(\d+) kB$/m.exec(readFileSync("/proc/self/smaps", "latin1")) ?? [];
-    knownPageBytes = Number(kibibytes) * 1024;
-  }
-  return knownPageBytes;
+function readPageBytes(): number {
+  const [, kibibytes = "4"] = /^KernelPageSize:\s+(\d+) kB$/m.exec(readFileSync("/proc/self/smaps", "latin1")) ?? [];
+  return Number(kibibytes) * 1024;
 }

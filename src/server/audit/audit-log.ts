@@ -163,8 +163,7 @@ export class AuditLog {
   /** Writes the waiting lines if there is space again. Returns true if all of them were written. */
   #tryResume(): boolean {
     const reason = this.#failure ?? "";
-    const unreserved = this.#file.reserve();
-    if (unreserved !== null) return false;
+    if (this.#file.reserve() !== null) return false;
     const time = new Date(this.#clock.now()).toISOString();
     const marker: AuditEvent = {
       event: "log/resumed",

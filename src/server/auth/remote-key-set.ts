@@ -25,9 +25,7 @@ export interface RemoteKeySetOptions {
 /** The key set at a URL: fetched at the start, periodically, and for a token with an unknown key. */
 export class RemoteKeySet implements Disposable {
   readonly #options: RemoteKeySetOptions;
-  #keySet: KeySet | null = null;
-  #text = "";
-  #fetchedAtMs = 0;
+  #fetched: { keySet: KeySet; text: string; atMs: number } | null = null;
   #attemptedAtMs = Number.NEGATIVE_INFINITY;
   #hasFailed = false;
   #pending: Promise<void> | null = null;
@@ -40,7 +38,7 @@ export class RemoteKeySet implements Disposable {
 
   /** The keys, or null if they were never fetched or are too old. */
   get keySet(): KeySet | null {
-    return this.#keySet;
+    return this.#fetched?.keySet ?? null;
   }
 
   /** Fetches the keys, unless the last attempt is within the cooldown. Never rejects. */
@@ -66,31 +64,22 @@ export class RemoteKeySet implements Disposable {
 
   async #refresh(): Promise<void> {
     const { url, clock, log, onChanged } = this.#options;
-    const former = this.#text;
+    const former = this.#fetched;
     try {
       const text = await fetchText(url, clock);
-      this.#keySet = parseKeySet(text);
-      this.#text = text;
-      this.#fetchedAtMs = clock.monotonic();
+      this.#fetched = { keySet: parseKeySet(text), text, atMs: clock.monotonic() };
       if (this.#hasFailed) log("warn", `fetched the key set ${url} again`);
       this.#hasFailed = false;
     } catch (error) {
-      const isTooOld = clock.monotonic() - this.#fetchedAtMs >= KEY_SET_MAX_AGE_MS;
-      if (!this.#hasFailed || (isTooOld && this.#keySet))
-        log("error", `cannot fetch the key set ${url}: ${errorMessage(error)}; ${this.#consequence(isTooOld)}`);
+      if (former && clock.monotonic() - former.atMs >= KEY_SET_MAX_AGE_MS) this.#fetched = null;
+      const consequence = this.#fetched
+        ? `the former keys stay in use for ${KEY_SET_MAX_AGE_MS / 3_600_000} hours after their last fetch`
+        : "the server rejects all signed tokens until a fetch succeeds";
+      if (!this.#hasFailed || this.#fetched !== former)
+        log("error", `cannot fetch the key set ${url}: ${errorMessage(error)}; ${consequence}`);
       this.#hasFailed = true;
-      if (isTooOld) {
-        this.#keySet = null;
-        this.#text = "";
-      }
     }
-    if (this.#text !== former && former !== "") onChanged();
-  }
-
-  #consequence(isTooOld: boolean): string {
-    if (this.#keySet && !isTooOld)
-      return `the former keys stay in use for ${KEY_SET_MAX_AGE_MS / 3_600_000} hours after their last fetch`;
-    return "the server rejects all signed tokens until a fetch succeeds";
+    if (former && this.#fetched?.text !== former.text) onChanged();
   }
 }
 

@@ -11,16 +11,16 @@ export async function discoverRoots(
   host: Pick<HostServices, "environment" | "sandboxedFiles">,
   scope: object,
 ): Promise<ResultOf<Method>> {
+  const discover = async ({ sandbox, ...root }: (typeof params.roots)[number]): Promise<ResultOf<Method>> => {
+    const request = { roots: [root] };
+    if (sandbox === undefined || isUnrestricted(sandbox)) return host.environment.discoverRoots(request);
+    if (!host.sandboxedFiles) throw invalidParams("sandbox intent cannot be enforced on this executor");
+    return (await host.sandboxedFiles.forSandbox(sandbox, scope)).call("capabilityRoots/discoverV1", request);
+  };
   const found: unknown[] = [];
   // Sequential: each root is a walk of a whole tree.
-  for (const { sandbox, ...root } of params.roots) {
-    const request = { roots: [root] };
-    const isSandboxed = sandbox !== undefined && sandbox !== null && !isUnrestricted(sandbox);
-    if (isSandboxed && !host.sandboxedFiles) throw invalidParams("sandbox intent cannot be enforced on this executor");
-    const files = isSandboxed ? await host.sandboxedFiles?.forSandbox(sandbox, scope) : undefined;
-    const { roots } = await (files
-      ? files.call("capabilityRoots/discoverV1", request)
-      : host.environment.discoverRoots(request));
+  for (const root of params.roots) {
+    const { roots } = await discover(root);
     if (Array.isArray(roots)) found.push(...roots);
   }
   return { roots: found };
