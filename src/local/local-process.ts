@@ -117,7 +117,7 @@ export class LocalProcess implements HostProcess {
   /** @internal */
   attach(child: Child): void {
     this.#child = child;
-    // Records an exit that came before `attach`.
+    // Handles events that came before `attach`, when there was no child.
     if (!this.#deps.restored && this.log.exit) child.persistent?.recordExit(this.log.exit);
     if (!this.#deps.restored && this.log.isClosed) child.persistent?.recordClosed();
     if (this.log.failure !== null) void this.terminateWithReason("terminated").catch(() => undefined);

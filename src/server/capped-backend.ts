@@ -74,6 +74,7 @@ export class CappedBackend implements HostBackend {
     }
     const { ownerId = LOCAL_PRINCIPAL.id } = params;
     const release = quotas.acquire(ownerId, "processes");
+    // A start in flight counts, so that concurrent starts do not exceed the limit.
     this.#liveProcesses++;
     const beganAtMs = performance.now();
     try {

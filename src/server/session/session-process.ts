@@ -280,6 +280,7 @@ export class SessionProcess implements Owner, Driver {
     this.#options.clock.after(RESUME_SETTLE_MS, () => pump?.release(), { keepAlive: false });
   }
 
+  /** Replaces the pump. The new one already pins its output, so nothing is evicted when the former one stops. */
   #replacePump(pump: Pump | null): void {
     const former = this.#pump;
     this.#pump = pump;
