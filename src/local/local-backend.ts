@@ -27,7 +27,7 @@ import { restoreEventLog } from "./persistent/restore-event-log.ts";
 import type { ProcessPlatform } from "./platform.ts";
 import { SpawnError } from "./spawn-error.ts";
 import type { ConfinementOptions } from "./start-confinement.ts";
-import { createNetwork, enforcedNetwork, resolveSandbox, sandboxLabel } from "./start-confinement.ts";
+import { createNetwork, enforcedNetwork, resolveStartSandbox, sandboxLabel } from "./start-confinement.ts";
 import type { Orphan } from "./tree/orphan-tracker.ts";
 import { UsageSampler } from "./tree/usage-sampler.ts";
 import { openVerifiedDirectory } from "./verified-directory.ts";
@@ -196,7 +196,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
 
     const { env } = prepared;
     const managed = { listenPorts: listeners?.ports, readableFiles: network?.readableFiles };
-    const sandbox = await resolveSandbox({ ...params, env, directory, ...managed }, this.#options, enforced);
+    const sandbox = await resolveStartSandbox({ ...params, env, directory, ...managed }, this.#options, enforced);
     if (sandbox) undo.defer(() => sandbox.started(null));
 
     const limits = params.limits ? enforceLimits(params.limits, this.#platform.canLimitResources) : null;

@@ -65,7 +65,7 @@ export async function enforcedNetwork(
 }
 
 /** Returns null for a start without a sandbox. */
-export async function resolveSandbox(
+export async function resolveStartSandbox(
   start: SandboxedStartParams,
   options: ConfinementOptions,
   network: SandboxNetwork | null,

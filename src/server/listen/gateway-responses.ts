@@ -34,7 +34,7 @@ export function httpResponse(status: number, body = ""): GatewayResponse {
 }
 
 /** Returns the bytes of a response after which the connection closes. */
-export function encodeResponse({ status, body, type, allow }: GatewayResponse, headOnly: boolean): Buffer {
+export function encodeHttpResponse({ status, body, type, allow }: GatewayResponse, headOnly: boolean): Buffer {
   const lines = [
     `HTTP/1.1 ${status} ${REASONS[status] ?? ""}`,
     ...(type ? [`content-type: ${type}`] : []),

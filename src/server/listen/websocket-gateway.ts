@@ -21,7 +21,7 @@ import { MAX_QUEUED_BYTES } from "../server-config.ts";
 import { localBrowserUrl, withHost } from "./console-hosts.ts";
 import { type FdQuota, fdQuotaFor } from "./fd-quota.ts";
 import {
-  encodeResponse,
+  encodeHttpResponse,
   type GatewayResponse,
   healthResponse,
   httpResponse,
@@ -386,7 +386,7 @@ export class WebSocketGateway {
 
   #respond(socket: AcceptedSocket, response: GatewayResponse, headOnly = false): void {
     if (response.status >= 400) this.#server.metrics?.connectionRejected(response.status);
-    socket.send(encodeResponse(response, headOnly));
+    socket.send(encodeHttpResponse(response, headOnly));
     socket.end();
     this.#schedule(socket, CLOSE_TIMEOUT_MS, () => socket.destroy());
   }

@@ -1,7 +1,7 @@
 import type { Clock, Timer } from "../../async/clock.ts";
 import type { SessionClient } from "./session-process.ts";
 
-export type ConnectionState =
+export type SessionConnectionState =
   | { type: "connected"; client: SessionClient }
   /** `extensions` of the last client apply to processes whose start completes meanwhile. */
   | { type: "detached"; expiry: Timer; extensions: SessionClient["extensions"] }
@@ -18,7 +18,7 @@ export interface SessionConnectionOptions {
 /** The connection state of a session: connected, detached until its TTL elapses, or ended. */
 export class SessionConnection {
   readonly #options: SessionConnectionOptions;
-  #state: ConnectionState;
+  #state: SessionConnectionState;
   #clientCount = 1;
 
   /** Without a client, the session is detached: a restored session waits for its client. */
@@ -27,7 +27,7 @@ export class SessionConnection {
     this.#state = client ? { type: "connected", client } : this.#detachedState(new Set());
   }
 
-  get state(): ConnectionState {
+  get state(): SessionConnectionState {
     return this.#state;
   }
 
@@ -60,7 +60,7 @@ export class SessionConnection {
     this.#state = { type: "ended" };
   }
 
-  #detachedState(extensions: SessionClient["extensions"]): ConnectionState {
+  #detachedState(extensions: SessionClient["extensions"]): SessionConnectionState {
     const { clock, detachedTtlMs, onExpired } = this.#options;
     return {
       type: "detached",

@@ -2,10 +2,10 @@ import type { WriteStatus } from "../../exec/exec-process.ts";
 import type { InputActor } from "./input-history.ts";
 import type { InputRouter } from "./input-router.ts";
 import type { SessionProcess } from "./session-process.ts";
-import type { ProcessTable } from "./session-process-table.ts";
+import type { SessionProcessTable } from "./session-process-table.ts";
 
 export interface SessionInputDeps {
-  processes: ProcessTable;
+  processes: SessionProcessTable;
   router: InputRouter;
   /** Returns the session and its current client for the input history. */
   actor: () => Omit<InputActor, "role">;

@@ -14,7 +14,7 @@ export interface ProcessReservation {
 }
 
 /** The processes of one session by process id, with a limit on the live ones. */
-export class ProcessTable {
+export class SessionProcessTable {
   readonly #maxLive: number;
   readonly #slots = new Map<string, Slot>();
   /** Upper bound of the number of live processes. Recounted only at the limit, so that a start does not scan all ended ones. */

@@ -19,7 +19,7 @@ import { ProcessRetention } from "./process-retention.ts";
 import { SessionConnection } from "./session-connection.ts";
 import { SessionInput } from "./session-input.ts";
 import { type SessionClient, SessionProcess } from "./session-process.ts";
-import { ProcessTable } from "./session-process-table.ts";
+import { SessionProcessTable } from "./session-process-table.ts";
 import { type AttachRole, SharedProcess } from "./shared-process.ts";
 import type { ViewerScheduler } from "./viewer-scheduler.ts";
 
@@ -75,7 +75,7 @@ export class Session implements SandboxScope {
   readonly number: number;
   readonly #deps: ServerSessionDeps;
   readonly #connection: SessionConnection;
-  readonly #processes: ProcessTable;
+  readonly #processes: SessionProcessTable;
   readonly #retention: ProcessRetention;
   readonly #router: InputRouter;
   /** Ordered input of the session's processes. */
@@ -101,7 +101,7 @@ export class Session implements SandboxScope {
       detachedTtlMs: config.detachedSessionTtlMs,
       onExpired: () => this.end(),
     });
-    this.#processes = new ProcessTable(config.maxProcesses);
+    this.#processes = new SessionProcessTable(config.maxProcesses);
     this.#retention = new ProcessRetention({
       clock,
       has: (entry) => this.#processes.has(entry),

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ProcessHandles } from "../../../src/server/session/process-handles.ts";
 import { SessionProcess } from "../../../src/server/session/session-process.ts";
-import { ProcessTable } from "../../../src/server/session/session-process-table.ts";
+import { SessionProcessTable } from "../../../src/server/session/session-process-table.ts";
 import { SharedProcess } from "../../../src/server/session/shared-process.ts";
 import { ViewerScheduler } from "../../../src/server/session/viewer-scheduler.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
@@ -24,9 +24,9 @@ function createEntry(processId: string) {
   return { process, shared, entry };
 }
 
-describe("ProcessTable", () => {
+describe("SessionProcessTable", () => {
   test("resolves a pending process for its callers when it has started", async () => {
-    const table = new ProcessTable(10);
+    const table = new SessionProcessTable(10);
     const { entry, shared } = createEntry("p");
     assert.equal(table.find("p"), null);
     const reservation = table.reserve("p");
@@ -41,7 +41,7 @@ describe("ProcessTable", () => {
   });
 
   test("frees the id of a failed start, whose callers get null", async () => {
-    const table = new ProcessTable(10);
+    const table = new SessionProcessTable(10);
     const reservation = table.reserve("p");
     const found = table.find("p");
     reservation.fail();
@@ -51,14 +51,14 @@ describe("ProcessTable", () => {
   });
 
   test("rejects an id in use", () => {
-    const table = new ProcessTable(10);
+    const table = new SessionProcessTable(10);
     table.reserve("p");
     assert.throws(() => table.reserve("p"), { message: "process p already exists" });
     assert.throws(() => table.acquire("p"), { message: "process p already exists" });
   });
 
   test("limits live, pending and restored processes together, but not ended ones", () => {
-    const table = new ProcessTable(3);
+    const table = new SessionProcessTable(3);
     const [restored, started] = [createEntry("restored"), createEntry("started")];
     table.restore(restored.entry);
     table.reserve("started").complete(started.entry);
@@ -73,7 +73,7 @@ describe("ProcessTable", () => {
   });
 
   test("contains a process until its id is removed or names another process", () => {
-    const table = new ProcessTable(10);
+    const table = new SessionProcessTable(10);
     const [first, second] = [createEntry("p").entry, createEntry("p").entry];
     assert.equal(table.has(first), false);
     table.add(first);
@@ -85,7 +85,7 @@ describe("ProcessTable", () => {
   });
 
   test("does not add a process whose start completes after the table was cleared", async () => {
-    const table = new ProcessTable(10);
+    const table = new SessionProcessTable(10);
     const [started, pending] = [createEntry("started").entry, createEntry("pending").entry];
     table.add(started);
     const reservation = table.reserve("pending");
