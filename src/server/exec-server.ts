@@ -3,6 +3,7 @@ import { type Clock, systemClock, type Timer } from "../async/clock.ts";
 import { withDeadline } from "../async/deadline.ts";
 import { MemoryBudget } from "../async/memory-budget.ts";
 import { TaskSet } from "../async/task-set.ts";
+import { errorStack } from "../base/error-message.ts";
 import type { PeerAddress } from "../base/peer-address.ts";
 import type { Connection } from "../connection/connection.ts";
 import { nodeSocketProvider, type SocketProvider } from "../connection/socket-provider.ts";
@@ -25,7 +26,7 @@ import { OpenQuestions } from "./network/open-questions.ts";
 import { prometheusText } from "./observability/prometheus-text.ts";
 import type { ServerMetrics } from "./observability/server-metrics.ts";
 import { PrincipalQuotas } from "./principal-quotas.ts";
-import { type ConnectionLoopDeps, describeError, serveConnection } from "./rpc/connection-loop.ts";
+import { type ConnectionLoopDeps, serveConnection } from "./rpc/connection-loop.ts";
 import { serveInProcess } from "./rpc/in-process-connection.ts";
 import type { ServerConfig } from "./server-config.ts";
 import { CONNECTION_CLOSE_TIMEOUT_MS, DEFAULT_SERVER_CONFIG, HANDOFF_GRACE_MS } from "./server-config.ts";
@@ -103,9 +104,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       host.newId ?? newSessionId,
     );
     this.#evictDetachedWhenLowered();
-    this.#connections = new TaskSet((error) =>
-      this.log("error", "a connection failed", { error: describeError(error) }),
-    );
+    this.#connections = new TaskSet((error) => this.log("error", "a connection failed", { error: errorStack(error) }));
   }
 
   /** Creates and accepts the sockets of this server. */
@@ -312,14 +311,12 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       CONNECTION_CLOSE_TIMEOUT_MS,
       "every connection to close",
       this.clock,
-    ).catch((error: unknown) => this.log("warn", overdue, { error: describeError(error) }));
+    ).catch((error: unknown) => this.log("warn", overdue, { error: errorStack(error) }));
   }
 
   /** Awaits the end of processes. A process that cannot be ended, such as one held by a debugger, is only logged. */
   async #logEndFailure(ended: Promise<void>): Promise<void> {
-    await ended.catch((error: unknown) =>
-      this.log("error", "failed to end a process", { error: describeError(error) }),
-    );
+    await ended.catch((error: unknown) => this.log("error", "failed to end a process", { error: errorStack(error) }));
   }
 
   #closingError(): RequestError | null {

@@ -1,6 +1,7 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import { errorMessage } from "../../base/error-message.ts";
 import type { AuditLog } from "../audit/audit-log.ts";
 import { auditJobs, auditSignIn } from "../audit/audited-console.ts";
 import type { Authenticator } from "../auth/authenticator.ts";
@@ -141,7 +142,7 @@ export class ConsoleHttpServer {
       else await this.#route(request, response);
     } catch (error) {
       // Never log the request itself, because it may contain a token.
-      this.#options.log(error instanceof Error ? error.message : "request failed");
+      this.#options.log(errorMessage(error));
       if (!response.headersSent) response.writeHead(500);
       response.end();
     }

@@ -1,4 +1,5 @@
 import { SliceCounter } from "../../async/slices.ts";
+import { errorStack } from "../../base/error-message.ts";
 import { freeBuffer, freeReceivedBlock } from "../../base/free-buffer.ts";
 import { type Connection, toByteSource } from "../../connection/connection.ts";
 import type { OpenedFile } from "../../files/file-system.ts";
@@ -113,7 +114,7 @@ class ConnectionLoop {
     if (reason !== null) log("debug", `${this.#connection.label} disconnected: ${reason}`);
     await this.#handler
       .close()
-      .catch((error: unknown) => log("error", "closing a connection failed", { error: describeError(error) }));
+      .catch((error: unknown) => log("error", "closing a connection failed", { error: errorStack(error) }));
   }
 
   async #respond(request: RoutedRequest): Promise<void> {
@@ -206,8 +207,7 @@ class ConnectionLoop {
   /** Sends the error of a request. A closed connection aborts its requests, which is not a bug. */
   #sendError({ id, method }: RoutedRequest, error: unknown): void {
     const wireError = toWireError(error, this.#handler.isExtended, (cause) => {
-      if (!this.#isDisconnected)
-        this.#deps.log("error", `${method} failed unexpectedly`, { error: describeError(cause) });
+      if (!this.#isDisconnected) this.#deps.log("error", `${method} failed unexpectedly`, { error: errorStack(cause) });
     });
     if (!this.#isDisconnected) this.#connection.send(encodeError(id, wireError));
   }
@@ -255,7 +255,3 @@ const LARGE_RESPONSE_METHODS: ReadonlySet<MethodName> = new Set([
   "capabilityRoots/discoverV1",
   "capabilities/discoverV2",
 ]);
-
-export function describeError(error: unknown): string {
-  return error instanceof Error ? (error.stack ?? error.message) : String(error);
-}

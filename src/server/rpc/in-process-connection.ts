@@ -1,9 +1,10 @@
+import { errorStack } from "../../base/error-message.ts";
 import { invalidRequest, RequestError, toWireError } from "../../protocol/errors.ts";
 import type { InProcessClient, InProcessConnection } from "../../protocol/in-process.ts";
 import type { MethodName, ParamsOf, ResultOf } from "../../protocol/methods.ts";
 import type { ServerLog } from "../host-services.ts";
 import { ConnectionHandler } from "./connection-handler.ts";
-import { type ConnectionLoopDeps, describeError } from "./connection-loop.ts";
+import type { ConnectionLoopDeps } from "./connection-loop.ts";
 import type { Peer } from "./peer.ts";
 
 /** Serves a client in the same program, without JSON. The caller closes the handler when `close` is called. */
@@ -48,7 +49,7 @@ async function callInProcess<M extends MethodName>(
     return await handler.call(method, params, { afterResponse: (task) => afterResponse.push(task) });
   } catch (error) {
     if (error instanceof RequestError) throw error;
-    const bug = (cause: unknown) => log("error", `${method} failed unexpectedly`, { error: describeError(cause) });
+    const bug = (cause: unknown) => log("error", `${method} failed unexpectedly`, { error: errorStack(cause) });
     const { code, message } = toWireError(error, true, bug);
     throw new RequestError(code, message, { cause: error });
   } finally {
