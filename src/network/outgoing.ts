@@ -1,5 +1,6 @@
 import { isIP, type NetConnectOpts, type Socket } from "node:net";
 import { connect as connectTls, type SecureContext } from "node:tls";
+import { onAbort } from "../async/abort.ts";
 import { connectSocket } from "../forward/connect-socket.ts";
 import { isLoopbackAddress, isNonPublicAddress } from "./address-ranges.ts";
 import type { LookupAddresses } from "./name-lookup.ts";
@@ -9,6 +10,8 @@ import { openUpstreamTunnel } from "./upstream-proxy.ts";
 
 /** A destination accepts within this time. */
 const CONNECT_TIMEOUT_MS = 30_000;
+/** Cause in the error message of a connection after an abort. */
+const ABORT_CAUSE = "the requester disconnected";
 
 /** The connection would reach a listener of this server. */
 export class OwnListenerError extends Error {
@@ -63,7 +66,9 @@ export class Outgoing {
   async tunnel(target: Allowed, signal: AbortSignal): Promise<Socket> {
     const proxy = this.upstreamFor(target.host, "tunnel");
     if (proxy === null) return this.connect(target, signal);
-    return openUpstreamTunnel(proxy, await this.connectToProxy(proxy, signal), target);
+    const socket = await this.connectToProxy(proxy, signal);
+    const stopListening = onAbort(signal, () => socket.destroy());
+    return openUpstreamTunnel(proxy, socket, target).finally(stopListening);
   }
 
   /** The operator chose the proxy, so its address is not checked. */
@@ -88,8 +93,13 @@ export class Outgoing {
         ...{ socket, servername, host: target.host, secureContext },
         ALPNProtocols: ["http/1.1"],
       });
-      secure.once("secureConnect", () => resolve(secure));
+      const stopListening = onAbort(signal, () => secure.destroy(new Error(ABORT_CAUSE)));
+      secure.once("secureConnect", () => {
+        stopListening();
+        resolve(secure);
+      });
       secure.once("error", (error) => {
+        stopListening();
         socket.destroy();
         reject(error);
       });
@@ -108,6 +118,6 @@ function openSocket(addresses: readonly string[], port: number, signal: AbortSig
     lookup: (_host, _options, callback) => callback(null, entries),
     autoSelectFamily: addresses.length > 1,
   };
-  const abortCause = "the requester disconnected";
-  return connectSocket(address, { label: `${first}:${port}`, timeoutMs: CONNECT_TIMEOUT_MS, signal, abortCause });
+  const label = `${first}:${port}`;
+  return connectSocket(address, { label, timeoutMs: CONNECT_TIMEOUT_MS, signal, abortCause: ABORT_CAUSE });
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer as createHttpServer, type Server as HttpServer, type IncomingMessage } from "node:http";
-import { type AddressInfo, createServer, type Server } from "node:net";
+import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 import { after, before, describe, test } from "node:test";
 import { NetworkProxy, type NetworkProxyOptions } from "../../src/network/network-proxy.ts";
 import type { NetworkDecision, NetworkPolicy } from "../../src/protocol/network/network-schemas.ts";
@@ -50,6 +50,28 @@ after(() => {
   web.close();
   echo.close();
 });
+
+/** A server that accepts connections and never responds. */
+async function startSilentServer(): Promise<Disposable & { port: number; open: ReadonlySet<Socket> }> {
+  const open = new Set<Socket>();
+  const server = createServer((socket) => {
+    open.add(socket);
+    socket.on("error", () => undefined);
+    socket.on("close", () => open.delete(socket));
+    socket.resume();
+  });
+  const port = await listen(server);
+  return { port, open, [Symbol.dispose]: () => void server.close() };
+}
+
+/** Sends a request, and disconnects once the server is connected. Resolves when the server is disconnected too. */
+async function abandonRequest(proxyPort: number, request: string, open: ReadonlySet<Socket>): Promise<void> {
+  const requester = await openConnection(proxyPort);
+  requester.write(request);
+  await until("the server is connected", () => open.size === 1);
+  requester.resetAndDestroy();
+  await until("the server is disconnected", () => open.size === 0);
+}
 
 interface Proxy extends AsyncDisposable {
   http: number;
@@ -539,6 +561,12 @@ describe("destinations", () => {
     }
   });
 
+  test("disconnects a destination if the requester disconnects during the TLS handshake", async () => {
+    using destination = await startSilentServer();
+    await using proxy = await startProxy(allowGood);
+    await abandonRequest(proxy.http, get(`https://good.test:${destination.port}/`), destination.open);
+  });
+
   test("blocks listeners of this server, whatever the policy allows", async () => {
     await using proxy = await startProxy(
       { domains: { "*": "allow", "127.0.0.1": "allow" } },
@@ -619,5 +647,16 @@ describe("upstream proxy", () => {
       upstream.closeAllConnections();
       upstream.close();
     }
+  });
+
+  test("is disconnected if the requester disconnects before it responds", async () => {
+    using upstream = await startSilentServer();
+    const proxyUrl = { host: "127.0.0.1", port: upstream.port, authorization: null };
+    await using proxy = await startProxy(
+      { domains: { "*": "allow" }, allowUpstreamProxy: true },
+      { upstream: { http: null, tunnel: proxyUrl } },
+    );
+    await abandonRequest(proxy.http, "CONNECT good.test:443 HTTP/1.1\r\n\r\n", upstream.open);
+    await abandonRequest(proxy.http, get("https://good.test/"), upstream.open);
   });
 });
