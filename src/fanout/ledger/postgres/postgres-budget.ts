@@ -27,18 +27,11 @@ export class PostgresBudget {
   }
 
   spending(budget: SharedBudget): Promise<UsageTotals> {
-    return this.#database.outage.run(async () => {
-      const client = await this.#database.connection();
-      try {
-        return await this.#spending(client, budget);
-      } finally {
-        client.release();
-      }
-    });
+    return this.#database.transaction((client) => this.#spending(client, budget));
   }
 
   /** Returns how many rows to request from the engine: at least one, because a dead process may have left a row. */
-  async canAffordMore(budget: SharedBudget, limit: number): Promise<number> {
+  async deliveryLimit(budget: SharedBudget, limit: number): Promise<number> {
     const affordable = await this.#database.transaction((client) => this.#affordableRows(client, budget, []));
     return Math.max(1, Math.min(limit, affordable ?? limit));
   }

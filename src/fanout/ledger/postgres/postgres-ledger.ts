@@ -116,7 +116,7 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
     const { status, settings } = await this.job();
     if (status !== "running") return [];
     const { budget } = settings;
-    const fetchLimit = budget ? await this.#budget.canAffordMore(budget, limit) : limit;
+    const fetchLimit = budget ? await this.#budget.deliveryLimit(budget, limit) : limit;
     const deliveries = this.#excludeOwned(await this.#take(fetchLimit));
     if (deliveries.length === 0) return [];
     const tokens = deliveries.map(() => this.#options.newToken());

@@ -281,6 +281,20 @@ if (missing) {
     await ledger.releaseRun();
   });
 
+  test("the usage of a job can be read any number of times on one connection", async () => {
+    await using store = await PostgresStore.open({ databaseUrl: url });
+    await using ledger = await startedJob(store, 1);
+    const { settings, outputPath } = await ledger.job();
+    await ledger.setOptions({ settings: { ...settings, budget: { tokens: 1000 } }, outputPath });
+    const warnings: Error[] = [];
+    const onWarning = (warning: Error) => warnings.push(warning);
+    process.on("warning", onWarning);
+    for (let reads = 0; reads < 20; reads++) await ledger.spending();
+    await nextTurn();
+    process.off("warning", onWarning);
+    assert.deepEqual(warnings, []);
+  });
+
   test("a report is spooled to a file while the database does not respond, until it is stored", async () => {
     const directory = await mkdtemp(path.join(tmpdir(), "procwire-slow-pg-"));
     const listSpoolFiles = async () =>
