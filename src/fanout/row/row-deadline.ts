@@ -28,9 +28,9 @@ export class RowDeadline {
     if (--this.#pauses === 0 && !this.expired) this.#start();
   }
 
+  /** Pauses for good: a `resume` that follows belongs to an earlier `pause`. */
   cancel(): void {
-    this.#timer?.cancel();
-    this.#timer = null;
+    this.pause();
   }
 
   #start(): void {

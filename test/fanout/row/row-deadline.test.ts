@@ -49,7 +49,9 @@ test("a row deadline starts no timer after it has expired or was canceled", asyn
   deadline.resume();
   assert.deepEqual([expiries.length, clock.pendingTimers], [1, 0]);
   const canceled = deadlineOf(100);
+  canceled.deadline.pause();
   canceled.deadline.cancel();
+  canceled.deadline.resume();
   await canceled.clock.advance(1000);
   assert.deepEqual([canceled.deadline.expired, canceled.expiries.length], [false, 0]);
 });
