@@ -44,7 +44,9 @@ export function startJobsThread(location: JobsLocation): JobsQueryHandler {
       waiting.delete(id);
     });
     const onEnd = (reason: string) => {
-      if (thread === worker) thread = null;
+      // The exit of a crashed thread follows its error, and the next thread may have queries by then.
+      if (thread !== worker) return;
+      thread = null;
       for (const resolve of waiting.values()) resolve({ type: "refused", reason });
       waiting.clear();
     };
