@@ -35,12 +35,17 @@ export class BatchHttp {
     broken.promise.catch(() => undefined);
     incoming.on("error", broken.reject);
     const lines = createInterface({ input: incoming, crlfDelay: Number.POSITIVE_INFINITY });
-    for await (const text of lines) {
-      const line = parseObject(text);
-      if (line) yield line;
+    try {
+      for await (const text of lines) {
+        const line = parseObject(text);
+        if (line) yield line;
+      }
+      // A truncated download ends the line stream normally.
+      if (!incoming.complete) await Promise.race([broken.promise, truncatedError()]);
+    } finally {
+      // The caller may stop early.
+      incoming.destroy();
     }
-    // A truncated download ends the line stream normally.
-    if (!incoming.complete) await Promise.race([broken.promise, truncatedError()]);
   }
 
   async json(method: string, path: string, signal: AbortSignal, body?: JsonObject): Promise<JsonObject> {
