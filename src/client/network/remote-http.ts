@@ -178,8 +178,17 @@ class BodyStream {
     this.#wake();
   }
 
-  async *read(onEnd: () => void): AsyncGenerator<Uint8Array, void, undefined> {
+  read(onEnd: () => void): AsyncGenerator<Uint8Array, void, undefined> {
+    const body = this.#read(onEnd);
+    // An early return skips the `finally` of a generator that has not started.
+    void body.next();
+    return body;
+  }
+
+  async *#read(onEnd: () => void): AsyncGenerator<Uint8Array, void, undefined> {
     try {
+      // Waits for the first read.
+      yield new Uint8Array();
       for (;;) {
         const chunk = this.#chunks.shift();
         if (chunk) {
