@@ -361,11 +361,11 @@ function startParams(params: StartParams): ParamsOf<"process/start"> {
   // The scope is not sent: on the server the session is the scope.
   const {
     cwd,
-    sandboxScope: _,
-    sandboxRequirement: _____,
-    signal: __,
-    decideNetwork: ___,
-    onNetworkDecision: ____,
+    sandboxScope: _sandboxScope,
+    sandboxRequirement: _sandboxRequirement,
+    signal: _signal,
+    decideNetwork: _decideNetwork,
+    onNetworkDecision: _onNetworkDecision,
     ...rest
   } = params;
   const sandbox = params.sandbox ?? undefined;

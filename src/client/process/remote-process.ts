@@ -17,7 +17,6 @@ import type {
   TerminalSize,
   TerminateMode,
   TerminateResult,
-  WaitCondition,
   WaitParams,
   WaitResult,
   WriteOptions,
@@ -338,7 +337,8 @@ export class RemoteProcess implements ExecProcess {
     try {
       const { afterSeq, maxBytes } = params;
       const remote = await this.follower.readRemote({ afterSeq: afterSeq ?? 0, maxBytes });
-      return (remote.chunks[0]?.seq ?? Number.POSITIVE_INFINITY) <= local.gap.toSeq ? clampToLog(local, remote) : local;
+      const [first] = remote.chunks;
+      return first && first.seq <= local.gap.toSeq ? clampToLog(local, remote) : local;
     } catch (error) {
       // The server has forgotten the process or is disconnected; the local result is still valid.
       if (error instanceof RequestError || error instanceof DisconnectedError) return local;
@@ -349,7 +349,7 @@ export class RemoteProcess implements ExecProcess {
   async #wait(params: WaitParams): Promise<WaitResult> {
     if (!this.#session.server.isExtended) return this.#waitLocally(params);
     // Local state is valid whatever the state of the server is.
-    const hasExit = this.log.exit !== null && (params.until ?? EXIT).type === "exit";
+    const hasExit = this.log.exit !== null && (params.until?.type ?? "exit") === "exit";
     if (hasExit || this.#session.isDisconnected) return this.#waitOnLog(params);
     const { until, afterSeq, timeoutMs, signal } = params;
     const deadline = timeoutMs === undefined ? null : this.#deps.clock.monotonic() + timeoutMs;
@@ -496,5 +496,3 @@ function clampToLog(local: ReadResult, { chunks, nextSeq, gap }: ReadResult): Re
     gap,
   };
 }
-
-const EXIT: WaitCondition = { type: "exit" };

@@ -144,15 +144,14 @@ export class ReconnectingSession {
       return Promise.reject(isMovable ? new UnsentCallError(this.#state.error) : this.#state.error);
     const { promise, resolve, reject } = Promise.withResolvers<ResultOf<M>>();
     const { signal, timeoutMs } = options;
-    let isFirst = true;
     const pending: PendingCall = {
       channel: null,
       wasSent: false,
       resend: options.resend ?? "always",
       isMovable,
       send: (channel) => {
-        const current = isFirst ? params : (options.onResend?.() ?? params);
-        isFirst = false;
+        const current = pending.wasSent ? (options.onResend?.() ?? params) : params;
+        pending.wasSent = true;
         const sendNumber = this.#finalAcks.callSent();
         channel.call(method, current).then(
           (result) => {
@@ -171,7 +170,6 @@ export class ReconnectingSession {
             // attempt.
             pending.channel = null;
             pending.wasSent = false;
-            isFirst = true;
           },
         );
       },
@@ -219,7 +217,7 @@ export class ReconnectingSession {
     this.#finalAcks.forget(processId);
   }
 
-  /** Pauses reading while any holder requests it, for servers without acknowledgements. */
+  /** Pauses reading while any holder requests it, for data without acknowledgements. */
   pauseInput(holder: unknown, isPaused: boolean): void {
     if (isPaused) this.#pauseHolders.add(holder);
     else this.#pauseHolders.delete(holder);
@@ -367,7 +365,6 @@ export class ReconnectingSession {
 
   #send(pending: PendingCall, channel: RpcChannel): void {
     pending.channel = channel;
-    pending.wasSent = true;
     pending.send(channel);
   }
 
