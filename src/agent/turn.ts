@@ -59,7 +59,7 @@ const MAX_UNKNOWN_TOOLS = 20;
 
 /** The turn exceeded `maxModelCalls`. */
 export class ModelCallLimitError extends Error {
-  override readonly name = "TooManyCallsError";
+  override readonly name = "ModelCallLimitError";
 }
 
 /**
