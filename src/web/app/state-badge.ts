@@ -11,7 +11,6 @@ export interface BadgeText {
   detail?: string | undefined;
 }
 
-/** How a process ended. */
 /** How a process ended. The exit code is null if the server lost track of the process. */
 export type ExitInfo = Pick<ProcessListing, "exitCode" | "signal"> & {
   reason?: ExitReason | undefined;

@@ -2,7 +2,7 @@ import type { TerminateMode } from "../../exec/exec-process.ts";
 import { ConfirmDialog } from "../components/confirm-dialog.tsx";
 
 /** Time between SIGTERM and SIGKILL, as in `procwire kill`. */
-const GRACE_MS = 5_000;
+export const GRACE_MS = 5_000;
 
 /** Asks how to end a process: SIGTERM first, or SIGKILL at once. */
 export function KillDialog({

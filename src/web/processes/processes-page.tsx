@@ -7,14 +7,13 @@ import { usePageTitle } from "../app/use-page-title.ts";
 import { usePolled } from "../app/use-polling.ts";
 import { Alert } from "../components/alert.tsx";
 import { ConfirmDialog } from "../components/confirm-dialog.tsx";
+import { GRACE_MS } from "./kill-dialog.tsx";
 import { ProcessPage } from "./lazy-process-page.ts";
 import { filterRows, type ProcessRow, ProcessRows, type Sorting, sortRows } from "./process-rows.ts";
 import { ProcessTable } from "./process-table.tsx";
 import { StartForm } from "./start-form.tsx";
 
 const POLL_INTERVAL_MS = 1_000;
-/** Time between SIGTERM and SIGKILL. */
-const GRACE_MS = 5_000;
 /** Names in the confirmation; more would not fit a phone. */
 const MAX_NAMES = 8;
 
