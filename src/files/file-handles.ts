@@ -1,6 +1,7 @@
 import { constants, type FileHandle, open, stat } from "node:fs/promises";
 import { nullIfMissing } from "../base/error-code.ts";
 import { invalidRequest, notFound } from "../protocol/errors.ts";
+import { MAX_BLOCK_BYTES } from "../protocol/file-schemas.ts";
 import type {
   ChecksumParams,
   CommitParams,
@@ -20,7 +21,6 @@ import { applyAttributes, renameOver, requireReplaceable } from "./write-atomic.
 /** The protocol's limits. */
 export const MAX_FILE_HANDLES = 128;
 export const MAX_HANDLE_ID_BYTES = 32;
-export const MAX_BLOCK_BYTES = 1024 * 1024;
 
 /** The open files of one connection, by the ids that the client chose. */
 export class FileHandles implements FileHandleTable {

@@ -87,6 +87,8 @@ export const openParams = object("WireFsOpenParams", () => ({
   sandbox,
 }));
 export const openResult = object("OpenResult", () => ({ handleId: id }));
+/** Maximum bytes of a block. */
+export const MAX_BLOCK_BYTES = 1024 * 1024;
 export const readBlockParams = object("FsReadBlockParams", () => ({ handleId: id, offset: u64, len: usize }));
 export const readBlockResult = object("ReadBlockResult", () => ({ chunk: bytes, eof: boolean }));
 export const writeBlockParams = object("FsWriteBlockParams", () => ({ handleId: id, offset: u64, chunk: bytes }));

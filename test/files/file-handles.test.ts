@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { test } from "node:test";
 import fc from "fast-check";
-import { FileHandles, MAX_BLOCK_BYTES, MAX_FILE_HANDLES } from "../../src/files/file-handles.ts";
+import { FileHandles, MAX_FILE_HANDLES } from "../../src/files/file-handles.ts";
+import { MAX_BLOCK_BYTES } from "../../src/protocol/file-schemas.ts";
 import { IS_A_DIRECTORY, LINK_LOOP, NOT_FOUND, refusal, Scratch } from "./scratch.ts";
 
 const BAD_DESCRIPTOR = refusal(-32603, "Bad file descriptor (os error 9)");

@@ -2,17 +2,16 @@ import { freeReceivedBlock } from "../../base/free-buffer.ts";
 import { IS_DENO } from "../../base/js-runtime.ts";
 import { isUnknownFileHandle } from "../../exec/compat.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
+import { MAX_BLOCK_BYTES } from "../../protocol/file-schemas.ts";
 import type { RemoteFile } from "../files/remote-file.ts";
 import type { RemoteFiles, ScannedEntry } from "../files/remote-files.ts";
 import type { CopyEndpoint } from "./copy-types.ts";
 import { partialFilePath } from "./partial-file-name.ts";
 
-/** Maximum block size of the protocol. */
-export const BLOCK_BYTES = 1024 * 1024;
 /** Maximum blocks in flight: enough to keep a remote host busy, and the bound on memory of both sides. */
 export const MAX_BLOCKS_IN_FLIGHT = 8;
 /** Minimum size of a partial file that is kept after an interruption; a smaller one is removed. */
-const MIN_PARTIAL_BYTES = BLOCK_BYTES;
+const MIN_PARTIAL_BYTES = MAX_BLOCK_BYTES;
 
 export interface BlockCopyOptions {
   signal?: AbortSignal | undefined;
@@ -129,9 +128,9 @@ class BlockCopy {
       this.#reportProgress(this.#reportedBytes + length);
     };
     try {
-      for (let offset = firstOffset; offset < this.#entry.size; offset += BLOCK_BYTES) {
+      for (let offset = firstOffset; offset < this.#entry.size; offset += MAX_BLOCK_BYTES) {
         if (copying.length >= MAX_BLOCKS_IN_FLIGHT) await copying.shift();
-        const block = copyBlock(offset, Math.min(BLOCK_BYTES, this.#entry.size - offset));
+        const block = copyBlock(offset, Math.min(MAX_BLOCK_BYTES, this.#entry.size - offset));
         // The loop awaits it later and handles a rejection there.
         block.catch(() => undefined);
         copying.push(block);

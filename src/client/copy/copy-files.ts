@@ -2,11 +2,12 @@ import { ByteSemaphore } from "../../async/byte-semaphore.ts";
 import { TaskSet } from "../../async/task-set.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import { checkArgument, checkOptions } from "../../exec/options/option-schema.ts";
+import { MAX_BLOCK_BYTES } from "../../protocol/file-schemas.ts";
 import { pathFromUri } from "../../protocol/path-uri.ts";
 import { copyDestination, copyEndpoint, copyFilesOptions } from "../client-options.ts";
 import type { PathScan, ScannedEntry } from "../files/remote-files.ts";
 import { joinEntry, splitPath, toPathUri } from "../rpc/path-conversion.ts";
-import { BLOCK_BYTES, copyInBlocks, haveSameContent, MAX_BLOCKS_IN_FLIGHT, systemErrorCode } from "./block-copy.ts";
+import { copyInBlocks, haveSameContent, MAX_BLOCKS_IN_FLIGHT, systemErrorCode } from "./block-copy.ts";
 import type {
   CopyDestination,
   CopyEndpoint,
@@ -19,7 +20,7 @@ import type {
 /** Maximum size of a file that is sent in one message. */
 const SMALL_FILE_BYTES = 256 * 1024;
 /** Maximum bytes in flight: as much as one large file. */
-const MAX_BYTES_IN_FLIGHT = BLOCK_BYTES * MAX_BLOCKS_IN_FLIGHT;
+const MAX_BYTES_IN_FLIGHT = MAX_BLOCK_BYTES * MAX_BLOCKS_IN_FLIGHT;
 /** Minimum cost of a file: 256 small files are in flight at once, enough for a distant host. */
 const FILE_COST_BYTES = MAX_BYTES_IN_FLIGHT / 256;
 /** Directories scanned concurrently, because a distant host takes long for each. */
@@ -158,9 +159,10 @@ class TreeCopy {
 
   /** Runs last: adding files to a directory changes its time, and its mode may forbid adding files. */
   async #setDirectoryAttributes(): Promise<void> {
-    for (let batch = this.#createdDirectories.splice(-ATTRIBUTE_BATCH); batch.length > 0; ) {
+    while (this.#createdDirectories.length > 0) {
+      const batch = this.#createdDirectories.splice(-ATTRIBUTE_BATCH).reverse();
       await Promise.all(
-        batch.reverse().map(({ path, self: { mode, modifiedAtMs } }) =>
+        batch.map(({ path, self: { mode, modifiedAtMs } }) =>
           this.#collectProblem(path, () =>
             this.#to.files.setAttributes(path, {
               mode,
@@ -172,7 +174,6 @@ class TreeCopy {
         ),
       );
       this.#signal.throwIfAborted();
-      batch = this.#createdDirectories.splice(-ATTRIBUTE_BATCH);
     }
   }
 

@@ -1,6 +1,7 @@
 import { randomUuid } from "../../base/random-uuid.ts";
+import { MAX_BLOCK_BYTES } from "../../protocol/file-schemas.ts";
 import type { RemoteFile } from "../files/remote-file.ts";
-import { BLOCK_BYTES, isStaleHandle, MAX_BLOCKS_IN_FLIGHT, whenConnected } from "./block-copy.ts";
+import { isStaleHandle, MAX_BLOCKS_IN_FLIGHT, whenConnected } from "./block-copy.ts";
 import type { CopyEndpoint } from "./copy-types.ts";
 import { partialFilePath } from "./partial-file-name.ts";
 
@@ -107,10 +108,10 @@ export async function* readFileBlocks(
       let nextOffset = at;
       while (at < self.size) {
         while (reads.length < MAX_BLOCKS_IN_FLIGHT && nextOffset < self.size) {
-          const read = file.read(nextOffset, Math.min(BLOCK_BYTES, self.size - nextOffset), { signal });
+          const read = file.read(nextOffset, Math.min(MAX_BLOCK_BYTES, self.size - nextOffset), { signal });
           read.catch(() => undefined);
           reads.push(read);
-          nextOffset += BLOCK_BYTES;
+          nextOffset += MAX_BLOCK_BYTES;
         }
         const block = await reads.shift();
         if (!block || block.chunk.length === 0) throw new Error("the file became shorter while it was copied");
@@ -130,5 +131,5 @@ export async function* readFileBlocks(
 /** Splits chunks into pieces of at most one block. */
 async function* splitIntoBlocks(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   for await (const chunk of chunks)
-    for (let at = 0; at < chunk.length; at += BLOCK_BYTES) yield chunk.subarray(at, at + BLOCK_BYTES);
+    for (let at = 0; at < chunk.length; at += MAX_BLOCK_BYTES) yield chunk.subarray(at, at + MAX_BLOCK_BYTES);
 }

@@ -8,6 +8,7 @@ import { callOptions } from "../../exec/options/process-options.ts";
 import { encodeBase64 } from "../../protocol/base64.ts";
 import { type DisconnectedError, ErrorCode } from "../../protocol/errors.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
+import { MAX_BLOCK_BYTES } from "../../protocol/file-schemas.ts";
 import type { MethodName, ParamsOf, ResultOf, ServerNotification } from "../../protocol/methods.ts";
 import * as schemas from "../client-options.ts";
 import { checkBelow, checkEntryName, entryNormalizer, inCallerForm, toPathUri } from "../rpc/path-conversion.ts";
@@ -19,8 +20,6 @@ import { RemoteFile } from "./remote-file.ts";
 
 /** Maximum file size for one message, which must stay below the frame limit of every server (16 MiB). */
 const MAX_WHOLE_FILE_BYTES = 8 * 1024 * 1024;
-/** Maximum block size of the protocol. */
-const BLOCK_BYTES = 1024 * 1024;
 
 export type FileMetadata = ResultOf<"fs/getMetadata">;
 export type DirectoryEntry = ResultOf<"fs/readDirectory">["entries"][number];
@@ -326,8 +325,8 @@ export class RemoteFiles {
       return;
     }
     await using file = await this.#open(uri, uri, "replace", signal);
-    for (let at = 0; at < bytes.length; at += BLOCK_BYTES)
-      await file.write(at, bytes.subarray(at, at + BLOCK_BYTES), { signal });
+    for (let at = 0; at < bytes.length; at += MAX_BLOCK_BYTES)
+      await file.write(at, bytes.subarray(at, at + MAX_BLOCK_BYTES), { signal });
   }
 
   #open(uri: string, path: string, mode: "read" | "replace", signal: AbortSignal | undefined): Promise<RemoteFile> {
