@@ -4,38 +4,23 @@ import { dirname } from "node:path";
 import { FORWARD_WINDOW_BYTES, MAX_FORWARD_CHUNK_BYTES } from "../protocol/forward-schemas.ts";
 import type { ByteStream, ByteStreamEvents } from "./byte-stream.ts";
 import { connectSocket } from "./connect-socket.ts";
-import type { ForwardAddress } from "./forward-address.ts";
+import { type ForwardAddress, formatAddress } from "./forward-address.ts";
 
 /** A target on the same host or network accepts within this time. */
 const CONNECT_TIMEOUT_MS = 10_000;
 
-/** Rejects with the system's error; `ETIMEDOUT` if the target does not respond. */
-export function connectTcp(host: string, port: number, signal: AbortSignal): Promise<ByteStream> {
-  return openStream({ host, port }, `${host}:${port}`, signal);
-}
-
-/** Connects to a Unix socket. Rejects with the system's error. */
-export function connectUnix(path: string, signal: AbortSignal): Promise<ByteStream> {
-  return openStream({ path }, path, signal);
-}
-
-async function openStream(
-  address: { host: string; port: number } | { path: string },
-  label: string,
-  signal: AbortSignal,
-): Promise<ByteStream> {
-  const timeoutMs = CONNECT_TIMEOUT_MS;
-  const abortCause = "the requesting connection closed";
-  const socket = await connectSocket(address, { label, timeoutMs, signal, abortCause });
+/** Connects to an address. Rejects with the system's error; `ETIMEDOUT` if the target does not respond. */
+export async function connectAddress(address: ForwardAddress, signal: AbortSignal): Promise<ByteStream> {
+  const socket = await connectSocket(address, {
+    label: formatAddress(address),
+    timeoutMs: CONNECT_TIMEOUT_MS,
+    signal,
+    abortCause: "the requesting connection closed",
+  });
   return new TcpStream(socket, "path" in address);
 }
 
-/** Connects to a TCP address or a Unix socket. */
-export function connectAddress(address: ForwardAddress, signal: AbortSignal): Promise<ByteStream> {
-  return "path" in address ? connectUnix(address.path, signal) : connectTcp(address.host, address.port, signal);
-}
-
-/** Listens on a TCP address or a Unix socket. `port` of the result is null for a Unix socket. */
+/** Listens on an address. `port` of the result is null for a Unix socket. */
 export function listenAddress(
   address: ForwardAddress,
   onStream: (stream: ByteStream, peer: string) => void,
@@ -84,7 +69,7 @@ async function removeDeadSocket(path: string): Promise<void> {
 }
 
 /** `peer` is the address of the client, for example `127.0.0.1:5000`. Rejects with the system's error. */
-export function listenTcp(
+function listenTcp(
   host: string,
   port: number,
   onStream: (stream: ByteStream, peer: string) => void,

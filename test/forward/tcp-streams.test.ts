@@ -6,7 +6,7 @@ import { type AddressInfo, createServer, Socket } from "node:net";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import type { ByteStream } from "../../src/forward/byte-stream.ts";
-import { connectAddress, connectTcp, listenAddress } from "../../src/forward/tcp-streams.ts";
+import { connectAddress, listenAddress } from "../../src/forward/tcp-streams.ts";
 import { scratchDirectory } from "../support/servers/serve.ts";
 import { until } from "../support/system/until.ts";
 
@@ -26,7 +26,7 @@ async function connected(t: TestContext): Promise<Connected> {
   await once(listener, "listening");
   const { port } = listener.address() as AddressInfo;
   const accepted = once(listener, "connection");
-  const stream = await connectTcp("127.0.0.1", port, new AbortController().signal);
+  const stream = await connectAddress({ host: "127.0.0.1", port }, new AbortController().signal);
   const [peer] = await accepted;
   assert.ok(peer instanceof Socket);
   t.after(() => peer.destroy());
