@@ -1,15 +1,9 @@
 import { readFile, stat } from "node:fs/promises";
 import path from "node:path";
 import type { JsonObject } from "../../agent/api/response-events.ts";
+import { IMAGE_TYPES } from "../../agent/image-types.ts";
 import type { Row } from "../job.ts";
 
-const IMAGE_TYPES: Readonly<Record<string, string>> = {
-  ".png": "image/png",
-  ".jpg": "image/jpeg",
-  ".jpeg": "image/jpeg",
-  ".gif": "image/gif",
-  ".webp": "image/webp",
-};
 const PDF = "application/pdf";
 const URL_SCHEME = /^(https?|data):/i;
 
@@ -51,10 +45,10 @@ async function toAttachment(value: unknown, column: string): Promise<JsonObject 
     return isPdf ? filePart(cell, path.posix.basename(URL.parse(cell)?.pathname ?? "")) : imagePart(cell);
   }
   const extension = path.extname(cell).toLowerCase();
-  const type = extension === ".pdf" ? PDF : IMAGE_TYPES[extension];
+  const type = extension === ".pdf" ? PDF : IMAGE_TYPES.get(extension);
   if (type === undefined) {
     throw new Error(
-      `${cell} in ${column} cannot be attached; expected an http URL, or a file with the extension .pdf, ${Object.keys(IMAGE_TYPES).join(", ")}`,
+      `${cell} in ${column} cannot be attached; expected an http URL, or a file with the extension .pdf, ${[...IMAGE_TYPES.keys()].join(", ")}`,
     );
   }
   const { size } = await stat(cell);

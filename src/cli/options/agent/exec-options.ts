@@ -1,5 +1,6 @@
 import { fstatSync, readFileSync, statSync } from "node:fs";
 import path from "node:path";
+import { IMAGE_TYPES } from "../../../agent/image-types.ts";
 import { COLOR_CHOICES } from "../../../agent/output/ansi-style.ts";
 import { errorMessage } from "../../../base/error-message.ts";
 import { isObject } from "../../../base/type-guards.ts";
@@ -199,14 +200,6 @@ function directory(named: string | undefined, isLocal: boolean, flag: string): s
     throw new UsageError(`${flag} \`${named}\` is not a directory`);
   return resolved;
 }
-
-const IMAGE_TYPES = new Map([
-  [".png", "image/png"],
-  [".jpg", "image/jpeg"],
-  [".jpeg", "image/jpeg"],
-  [".gif", "image/gif"],
-  [".webp", "image/webp"],
-]);
 
 function imageUrl(file: string): string {
   const type = IMAGE_TYPES.get(path.extname(file).toLowerCase());
