@@ -199,7 +199,7 @@ suite("procwire jobs", { concurrency: 3 }, () => {
     });
   });
 
-  test("`jobs watch` reports a job whose process died as abandoned", async () => {
+  test("`jobs watch` reports an interrupted job", async () => {
     await withJobs(
       () => ({ type: "hang" }),
       async ({ mock, run, start, jobId }) => {

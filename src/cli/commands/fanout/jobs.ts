@@ -212,8 +212,8 @@ function watch(ledger: JobLedger, { run }: Request): Promise<number> {
   return runInterruptible(async (signal) => {
     const listener = jobOutput(run.json);
     const end = await watchJob(ledger, listener, signal);
-    if (end.type === "interrupted") return 130;
-    if (end.type === "abandoned") {
+    if (end.type === "aborted") return 130;
+    if (end.type === "jobInterrupted") {
       throw new Error(
         `no process works on job ${ledger.jobId.slice(0, 8)}; \`procwire jobs resume ${ledger.jobId.slice(0, 8)}\` continues it`,
       );
