@@ -37,9 +37,10 @@ export function attachedFile(value: unknown): string | null {
 }
 
 async function toAttachment(value: unknown, column: string): Promise<JsonObject | null> {
-  if (value === undefined || value === null || value === "") return null;
+  if (value === undefined || value === null) return null;
   if (typeof value !== "string") throw new Error(`the cell in ${column} is not a string with a path or URL`);
   const cell = value.trim();
+  if (cell === "") return null;
   if (URL_SCHEME.test(cell)) {
     const isPdf = /^data:application\/pdf/i.test(cell) || /\.pdf(\?|#|$)/i.test(cell);
     return isPdf ? filePart(cell, path.posix.basename(URL.parse(cell)?.pathname ?? "")) : imagePart(cell);
