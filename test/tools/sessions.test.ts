@@ -156,6 +156,25 @@ test("list_sessions shows command and state of each session", async () => {
   assert.equal((await call(setUp().unified, "list_sessions")).text, "No sessions");
 });
 
+test("durations of a session do not change if the time of day is set back", async () => {
+  const { backend, clock, unified, run, open } = setUp();
+  const events = collectEvents(unified);
+  await open();
+  await clock.advance(1_750);
+  clock.setForward(-3_600_000);
+  const [session] = Object.values(fact(await call(unified, "list_sessions"), "sessions") ?? []);
+  assert.deepEqual([session.age_seconds, session.quiet_seconds], [2, 2]);
+  const written = run("write_stdin", { session_id: 1 });
+  clock.setForward(-3_600_000);
+  assert.equal(fact(await written, "wall_time_seconds"), 5);
+  backend.last.end(0);
+  await clock.advance(0);
+  const end = events.at(-1);
+  assert.ok(end?.type === "ExecCommandEnd");
+  assert.equal(end.durationMs, 7_000);
+  await unified.close();
+});
+
 test("events come in order: begin, output, input, end, and the end has the transcript", async () => {
   const { backend, clock, unified, run, open } = setUp();
   const events = collectEvents(unified);

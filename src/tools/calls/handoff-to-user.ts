@@ -19,7 +19,7 @@ export function handoffToUserTool(context: ExecContext): Tool {
       return errorAnswer(
         "handoff_to_user: users cannot attach to this terminal: the server provides no process handles",
       );
-    const sinceMs = context.clock.now();
+    const sinceMs = context.clock.monotonic();
     session.promptState("user", reason);
     const waited = await waitForUser(context, session, Math.min(requestedMs, MAX_TIMEOUT_MS), call);
     return buildAnswer(context, session, { sinceMs, maxOutputTokens, waited, signal: call.signal });

@@ -14,7 +14,7 @@ const END_WINDOW_MS = 5000;
 export function killSessionTool(context: ExecContext): Tool {
   return sessionTool(context, toolDefinitions.killSession, async (session, args, call) => {
     const { force = false, max_output_tokens: maxOutputTokens } = args;
-    const sinceMs = context.clock.now();
+    const sinceMs = context.clock.monotonic();
     try {
       if (!session.end)
         await session.process.terminate(force ? { type: "force" } : { type: "graceful", timeoutMs: GRACE_MS });

@@ -8,7 +8,7 @@ import { validatedTool } from "./validated-tool.ts";
 /** Lists the exec sessions, so that a model can find a forgotten session id. */
 export function listSessionsTool(context: ExecContext): Tool {
   return validatedTool(toolDefinitions.listSessions, async () => {
-    const nowMs = context.clock.now();
+    const nowMs = context.clock.monotonic();
     const sessions = context.sessions.list().map((session) => describe(session, nowMs));
     const lines = sessions.map(
       ({ session_id, state, age_seconds, output_bytes, tty, workdir, cmd }) =>

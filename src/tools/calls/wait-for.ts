@@ -18,7 +18,7 @@ export function waitForTool(context: ExecContext): Tool {
   return sessionTool(context, toolDefinitions.waitFor, async (session, args, call) => {
     const until = await parseCondition(args);
     if (until.type === "invalid") return errorAnswer(`wait_for: ${until.message}`);
-    const sinceMs = context.clock.now();
+    const sinceMs = context.clock.monotonic();
     const maxOutputTokens = args.max_output_tokens;
     const { timeout_ms: requestedMs = DEFAULT_TIMEOUT_MS } = args;
     const timeoutMs = Math.min(requestedMs, context.yieldLimits.pollMaxMs);

@@ -16,7 +16,7 @@ export function writeStdinTool(context: ExecContext): Tool {
     emitsOwnItems: true,
     ...sessionTool(context, toolDefinitions.writeStdin, async (session, args, call) => {
       const { chars = "", yield_time_ms: yieldMs } = args;
-      const sinceMs = context.clock.now();
+      const sinceMs = context.clock.monotonic();
       const limits = context.yieldLimits;
       const windowMs = chars === "" ? pollWindowMs(yieldMs, limits) : writeWindowMs(yieldMs, limits);
       const rejected = new AbortController();

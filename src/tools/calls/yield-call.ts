@@ -42,7 +42,7 @@ export async function withProgress<T>(
   const { clock, sessions } = context;
   let timer = clock.after(FIRST_PROGRESS_MS, report);
   function report() {
-    const seconds = Math.round((clock.now() - session.startedAtMs) / 1000);
+    const seconds = Math.round((clock.monotonic() - session.startedAtMs) / 1000);
     call.onProgress?.(
       `session ${session.sessionId}: running for ${seconds} s, ${session.archive.totalBytes} bytes of output`,
     );
@@ -59,6 +59,7 @@ export async function withProgress<T>(
 }
 
 export interface AnswerOptions {
+  /** Start of the call, monotonic. */
   sinceMs: number;
   maxOutputTokens: number | undefined;
   waited?: string;
@@ -77,7 +78,7 @@ export async function buildAnswer(
   session: ExecSession,
   options: AnswerOptions,
 ): Promise<ToolOutput> {
-  const wallTimeMs = context.clock.now() - options.sinceMs;
+  const wallTimeMs = context.clock.monotonic() - options.sinceMs;
   const awaitingInput = session.end ? undefined : await readInputState(context, session);
   if (awaitingInput?.secret) session.promptState("secret");
   const isDelivered = !options.signal?.aborted;

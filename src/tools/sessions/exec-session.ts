@@ -57,6 +57,7 @@ export class ExecSession {
   readonly command: ExecSessionCommand;
   readonly process: ExecProcess;
   readonly archive: OutputArchive;
+  /** Monotonic, as `lastOutputAtMs` is. */
   readonly startedAtMs: number;
   /** The managed network of the process; null if it has none. */
   readonly network: CommandNetwork | null;
@@ -99,10 +100,10 @@ export class ExecSession {
     this.archive = deps.archive;
     this.#isRetryDecided = command.sandbox === "none";
     this.#deps = deps;
-    this.startedAtMs = deps.clock.now();
+    this.startedAtMs = deps.clock.monotonic();
     this.#lastOutputAtMs = this.startedAtMs;
     const { network, ...begin } = command;
-    deps.feed.emit({ type: "ExecCommandBegin", ...this.#ids, ...begin, atMs: this.startedAtMs });
+    deps.feed.emit({ type: "ExecCommandBegin", ...this.#ids, ...begin, atMs: deps.clock.now() });
     network?.listen((decision) => this.#emitNetwork(decision));
     process.onDriverChanged = (driver) => this.#driverChanged(driver === "attached" ? "user" : "model");
   }
@@ -241,7 +242,7 @@ export class ExecSession {
       case "output":
         this.#seq = event.seq;
         if (this.#end) return;
-        this.#lastOutputAtMs = this.#deps.clock.now();
+        this.#lastOutputAtMs = this.#deps.clock.monotonic();
         this.#output.push(this.#getSplitter(event.stream).push(event.chunk));
         this.#emitOutput(event.stream, event.chunk, 0);
         await this.archive.append(event.chunk);
@@ -312,7 +313,7 @@ export class ExecSession {
     this.#drainTimer?.cancel();
     if (this.#end) return;
     this.#end = end;
-    const atMs = this.#deps.clock.now();
+    const { clock } = this.#deps;
     const event: ExecCommandEnd = {
       type: "ExecCommandEnd",
       ...this.#ids,
@@ -320,8 +321,8 @@ export class ExecSession {
       willRetry: false,
       ...this.archive.headAndTail(),
       totalBytes: this.archive.totalBytes,
-      durationMs: atMs - this.startedAtMs,
-      atMs,
+      durationMs: clock.monotonic() - this.startedAtMs,
+      atMs: clock.now(),
     };
     if (!this.#isRetryDecided && end.type === "exited" && end.sandboxDenied) this.#unreportedEnd = event;
     else this.#deps.feed.emit(event);
