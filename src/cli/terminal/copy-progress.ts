@@ -1,3 +1,4 @@
+import { type Clock, systemClock } from "../../async/clock.ts";
 import type { CopyTotals } from "../../client/copy/copy-types.ts";
 
 /** Minimum time between two redraws. */
@@ -8,18 +9,18 @@ const CLEAR_LINE = "\r\x1b[K";
 /** Progress line of a copy, redrawn in place on a terminal. */
 export class CopyProgress {
   readonly #out: { write(text: string): unknown; columns?: number | undefined };
-  readonly #now: () => number;
+  readonly #clock: Clock;
   readonly #startedAt: number;
   #drawnAt = Number.NEGATIVE_INFINITY;
 
-  constructor(out: { write(text: string): unknown; columns?: number | undefined }, now = Date.now) {
+  constructor(out: { write(text: string): unknown; columns?: number | undefined }, clock: Clock = systemClock) {
     this.#out = out;
-    this.#now = now;
-    this.#startedAt = now();
+    this.#clock = clock;
+    this.#startedAt = clock.monotonic();
   }
 
   update(totals: CopyTotals): void {
-    const now = this.#now();
+    const now = this.#clock.monotonic();
     if (now - this.#drawnAt < REDRAW_INTERVAL_MS) return;
     this.#drawnAt = now;
     const line = progressLine(totals, (now - this.#startedAt) / 1000);
@@ -28,7 +29,7 @@ export class CopyProgress {
 
   /** Replaces the progress line by a summary. */
   finish(totals: CopyTotals): void {
-    const seconds = (this.#now() - this.#startedAt) / 1000;
+    const seconds = (this.#clock.monotonic() - this.#startedAt) / 1000;
     const files = totals.files === 1 ? "1 file" : `${totals.files} files`;
     const unchanged = totals.unchanged > 0 ? `, ${totals.unchanged} of them unchanged` : "";
     this.#out.write(`${CLEAR_LINE}${files}${unchanged}, ${sizeText(totals.bytes)} in ${seconds.toFixed(1)} s\n`);

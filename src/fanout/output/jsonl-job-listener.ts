@@ -36,7 +36,7 @@ export class JsonlJobListener implements JobListener {
 
   progress(progress: JobProgress): void {
     this.#lastProgress = progress;
-    if (this.#clock.now() - this.#reportedAtMs < PROGRESS_INTERVAL_MS) return;
+    if (this.#clock.monotonic() - this.#reportedAtMs < PROGRESS_INTERVAL_MS) return;
     this.#writeProgress();
   }
 
@@ -55,7 +55,7 @@ export class JsonlJobListener implements JobListener {
 
   #writeProgress(): void {
     if (!this.#lastProgress) return;
-    this.#reportedAtMs = this.#clock.now();
+    this.#reportedAtMs = this.#clock.monotonic();
     this.#write(progressEvent(this.#lastProgress));
     this.#lastProgress = null;
   }

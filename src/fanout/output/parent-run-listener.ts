@@ -38,7 +38,7 @@ export class ParentRunListener implements JobListener {
   }
 
   progress(progress: JobProgress): void {
-    const now = this.#clock.now();
+    const now = this.#clock.monotonic();
     if (now - this.#reportedAtMs < PROGRESS_INTERVAL_MS) return;
     this.#reportedAtMs = now;
     this.#emit(JSON.stringify(progressEvent(progress)), { status: formatProgress(progress, STATUS_COLUMNS) });

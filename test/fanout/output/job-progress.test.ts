@@ -5,6 +5,8 @@ import { StatusLine } from "../../../src/agent/output/status-line.ts";
 import { NO_USAGE } from "../../../src/agent/token-usage.ts";
 import type { JobCounts } from "../../../src/fanout/job.ts";
 import { countText, formatProgress, type JobProgress, RateMeter } from "../../../src/fanout/output/job-progress.ts";
+import { JsonlJobListener } from "../../../src/fanout/output/jsonl-job-listener.ts";
+import { ParentRunListener } from "../../../src/fanout/output/parent-run-listener.ts";
 import { TerminalJobListener } from "../../../src/fanout/output/terminal-job-listener.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
 
@@ -118,6 +120,22 @@ test("without a terminal the progress is one line every five seconds", async () 
   const lines = screen.text.trimEnd().split("\n");
   assert.equal(lines.length, 2);
   assert.ok(lines.every((line) => line.startsWith("job 1a2b3c4d [")));
+});
+
+test("progress events follow their interval after the time of day is set back", async () => {
+  const clock = new ManualClock();
+  let lines = 0;
+  const stdout = new PassThrough().on("data", () => lines++);
+  const notify = () => void lines++;
+  const run = { threadId: "thread", turnId: "turn", notify, addSubagentsUsage: () => undefined };
+  for (const output of [new JsonlJobListener(stdout, clock), new ParentRunListener(run, clock)]) {
+    lines = 0;
+    output.progress(progress(1));
+    clock.setForward(-3_600_000);
+    await clock.advance(1_000);
+    output.progress(progress(2));
+    assert.equal(lines, 2);
+  }
 });
 
 test("many failures are not shown one by one", () => {
