@@ -37,8 +37,8 @@ const HOME_PATHS = [".docker/desktop", ".docker/run", ".colima", ".lima", ".rd",
 const POSTGRES_SOCKET = /^\.s\.PGSQL\.\d+$/;
 
 /** Returns the paths of all known host services, present or not. */
-export function hostServicePaths(home: string = homedir(), tmp = "/tmp"): string[] {
-  return [...FIXED_PATHS, ...HOME_PATHS.map((path) => join(home, path)), ...postgresSockets(tmp)];
+export function hostServicePaths(): string[] {
+  return [...FIXED_PATHS, ...HOME_PATHS.map((path) => join(homedir(), path)), ...postgresSockets("/tmp")];
 }
 
 function postgresSockets(directory: string): string[] {

@@ -11,7 +11,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { basename, dirname } from "node:path";
-import { type Clock, sleep, systemClock } from "../async/clock.ts";
+import { sleep, systemClock } from "../async/clock.ts";
 import { openPath } from "./inherited-fds.ts";
 
 /** Interval between two checks of a used mount point; a killed sandbox exits within a few milliseconds. */
@@ -33,11 +33,6 @@ interface MountPointLease {
  */
 export class MountPoints {
   readonly #leases = new Map<string, MountPointLease>();
-  readonly #clock: Clock;
-
-  constructor(clock: Clock = systemClock) {
-    this.#clock = clock;
-  }
 
   /** Returns true if this server created the mount point. */
   has(path: string): boolean {
@@ -88,7 +83,7 @@ export class MountPoints {
         this.#leases.delete(path);
         if (!isMounted) removeUnlessChanged(path, lease.contents);
       }
-      if (pending.some(({ path }) => this.#leases.has(path))) await sleep(this.#clock, CHECK_INTERVAL_MS);
+      if (pending.some(({ path }) => this.#leases.has(path))) await sleep(systemClock, CHECK_INTERVAL_MS);
     }
   }
 }

@@ -85,13 +85,13 @@ export class SandboxedPeerDetector {
  * Returns true if the process at the other end is in another pid namespace than this process, or cannot be identified.
  * This detects sandboxed processes of all servers. Also returns true for a local process that this user cannot inspect.
  */
-export async function isInOtherNamespace(peer: PeerAddress, clock: Clock = systemClock): Promise<boolean> {
+export async function isInOtherNamespace(peer: PeerAddress): Promise<boolean> {
   if (peer.type !== "tcp") return true;
   const address = parseAddress(peer.peerName);
   if (!address) return true;
   if (!isLocalAddress(address.ip)) return false;
   for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-    if (attempt > 0) await sleep(clock, RETRY_DELAY_MS);
+    if (attempt > 0) await sleep(systemClock, RETRY_DELAY_MS);
     const socket = findSocket(address, peer.localPort);
     const holder = socket && socket.inode !== 0 ? await findSocketOwner(socket.inode) : null;
     const namespace = holder === null ? null : linkOf(`/proc/${holder}/ns/pid`);

@@ -32,17 +32,13 @@ export interface SharedTmpLease {
  * the next server adopts those of persistent processes and removes the others.
  */
 export class SharedTmpDirectories {
-  readonly #parent: string;
+  readonly #parent = tmpdir();
   readonly #byScope = new WeakMap<SandboxScope, Map<string, SharedTmp>>();
   /** All directories of this process, by the directory that is removed at the end. */
   readonly #known = new Map<string, SharedTmp>();
   readonly #removals = new Set<Promise<void>>();
   #hasSwept = false;
   #ownerPid = process.pid;
-
-  constructor(parent: string = tmpdir()) {
-    this.#parent = parent;
-  }
 
   /** Names new directories after this process, which outlives the server: its supervisor. */
   setOwner(pid: number): void {
@@ -143,7 +139,7 @@ export const sharedTmpDirectories = new SharedTmpDirectories();
 
 /** Identifies a process by namespace, pid and start time, because pids are reused and repeat in other namespaces. */
 function processName(pid: string): string {
-  return `${namespaceOf("self")}-${pid}-${startOf(pid)}`;
+  return `${pidNamespace()}-${pid}-${startOf(pid)}`;
 }
 
 const STALE_NAME = new RegExp(`^${PREFIX}(\\d+)-(\\d+)-(\\d+)-`);
@@ -153,7 +149,7 @@ const STALE_NAME = new RegExp(`^${PREFIX}(\\d+)-(\\d+)-(\\d+)-`);
  * namespaces, whose processes cannot be checked.
  */
 async function removeStale(parent: string, isAbandoned: (path: string, owner: string) => boolean): Promise<void> {
-  const ownNamespace = namespaceOf("self");
+  const ownNamespace = pidNamespace();
   for (const name of readdirSync(parent)) {
     const [, namespace, pid, start] = STALE_NAME.exec(name) ?? [];
     if (pid === undefined || namespace !== ownNamespace) continue;
@@ -182,8 +178,8 @@ async function makeEnterable(path: string): Promise<void> {
     if (entry.isDirectory()) await makeEnterable(join(path, entry.name));
 }
 
-function namespaceOf(pid: string): string {
-  return readlinkSync(`/proc/${pid}/ns/pid`).replace(/\D/g, "");
+function pidNamespace(): string {
+  return readlinkSync("/proc/self/ns/pid").replace(/\D/g, "");
 }
 
 /** Returns the start time in clock ticks since boot; null if there is no such process. */

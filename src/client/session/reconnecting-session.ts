@@ -229,9 +229,9 @@ export class ReconnectingSession {
     if (this.#state.type === "up" && this.#options.reconnect) this.#state.channel.close(reason);
   }
 
-  close(reason = "the client was closed"): void {
+  close(): void {
     const channel = this.#state.type === "up" ? this.#state.channel : null;
-    this.#fail(new DisconnectedError(reason), "final");
+    this.#fail(new DisconnectedError("the client was closed"), "final");
     channel?.close();
   }
 

@@ -79,8 +79,8 @@ export class ReopeningSession {
     }
   }
 
-  close(reason = "the client was closed"): void {
-    this.#finish(new DisconnectedError(reason), () => this.#current?.close(reason));
+  close(): void {
+    this.#finish(new DisconnectedError("the client was closed"), () => this.#current?.close());
   }
 
   async #reopen(signal: AbortSignal | undefined, timeoutMs: number | undefined): Promise<ReconnectingSession> {

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Server, Task } from "@modelcontextprotocol/server";
-import { type Clock, systemClock, type Timer } from "../../async/clock.ts";
+import { systemClock, type Timer } from "../../async/clock.ts";
 import { clamp } from "../../base/clamp.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import type { ApprovalAnswer, ApprovalRequest } from "../policy/approval.ts";
@@ -51,13 +51,8 @@ interface StoredTask extends TaskState {
 
 /** Tool calls as MCP tasks: the client receives a task immediately and polls its status and result. */
 export class McpTasks {
-  readonly #clock: Clock;
   /** Oldest first. */
   readonly #tasks = new Map<string, StoredTask>();
-
-  constructor(clock: Clock = systemClock) {
-    this.#clock = clock;
-  }
 
   start(options: TaskOptions): Task {
     const taskId = randomUUID();
@@ -76,7 +71,7 @@ export class McpTasks {
     if (options.elicitation) elicitation.add(options.elicitation);
     const { onStatus } = options;
     const output = this.#runCall({ task, onStatus }, options, { taskId, elicitation, signal: abort.signal });
-    const expiry = this.#clock.after(ttl, () => this.#remove(taskId), { keepAlive: false });
+    const expiry = systemClock.after(ttl, () => this.#remove(taskId), { keepAlive: false });
     this.#tasks.set(taskId, { task, onStatus, elicitation, output, abort, expiry });
     const [oldest] = this.#tasks.keys();
     if (this.#tasks.size > MAX_TASKS && oldest !== undefined) this.#remove(oldest);
@@ -159,7 +154,7 @@ export class McpTasks {
   }
 
   #timestamp(): string {
-    return new Date(this.#clock.now()).toISOString();
+    return new Date(systemClock.now()).toISOString();
   }
 }
 

@@ -8,14 +8,12 @@ import { type Statement, statement } from "./statement.ts";
 /** Row limit of the job. Each statement reads the limit, because another host may have changed it. */
 const ROW_LIMIT = `COALESCE((SELECT (settings_json ->> 'rowLimit')::bigint FROM ${JOBS} WHERE id = :jobId), 9007199254740991)`;
 
-/** Condition: the settings select the row. */
-const isSelected = (table: string) => `${table}.row_index < ${ROW_LIMIT} AND COALESCE((
-    SELECT jsonb_exists(settings_json -> 'onlyItems', ${table}.item_id) FROM ${JOBS} WHERE id = :jobId), true)`;
+/** Condition on `item`: the settings select the row. */
+const IS_SELECTED = `item.row_index < ${ROW_LIMIT} AND COALESCE((
+    SELECT jsonb_exists(settings_json -> 'onlyItems', item.item_id) FROM ${JOBS} WHERE id = :jobId), true)`;
 
-/** Condition: the row is for single calls, not in a batch group and not meant for one. */
-const isForSingleCalls = (
-  table: string,
-) => `(${table}.batch_group = '' OR (${table}.batch_group IS NULL AND NOT COALESCE((
+/** Condition on `item`: the row is for single calls, not in a batch group and not meant for one. */
+const IS_FOR_SINGLE_CALLS = `(item.batch_group = '' OR (item.batch_group IS NULL AND NOT COALESCE((
     SELECT (settings_json ->> 'batch')::boolean FROM ${JOBS} WHERE id = :jobId), false)))`;
 
 export const FIND_JOB = statement(`SELECT * FROM ${JOBS} WHERE key = :key AND is_current`);
@@ -60,11 +58,11 @@ export const COUNT_ITEMS = statement(`
 
 export const NEXT_DUE = statement(`
   SELECT MIN(due_at) AS due FROM ${ITEMS} AS item
-  WHERE job_id = :jobId AND status = 'pending' AND ${isSelected("item")} AND ${isForSingleCalls("item")}`);
+  WHERE job_id = :jobId AND status = 'pending' AND ${IS_SELECTED} AND ${IS_FOR_SINGLE_CALLS}`);
 
 export const FIND_OPEN_ITEM = statement(`
   SELECT 1 FROM ${ITEMS} AS item
-  WHERE job_id = :jobId AND status IN ('pending', 'running') AND ${isSelected("item")} LIMIT 1`);
+  WHERE job_id = :jobId AND status IN ('pending', 'running') AND ${IS_SELECTED} LIMIT 1`);
 
 /** One page of rows, in table order. */
 export const READ_ITEMS = statement(`
@@ -83,14 +81,14 @@ export const READ_FINISHED = statement(`
 /** One page of unfinished rows, for the queue. */
 export const READ_OPEN_ITEMS = statement(`
   SELECT item_id, row_index, due_at FROM ${ITEMS} AS item
-  WHERE job_id = :jobId AND row_index > :after AND ${isSelected("item")} AND ${isForSingleCalls("item")}
+  WHERE job_id = :jobId AND row_index > :after AND ${IS_SELECTED} AND ${IS_FOR_SINGLE_CALLS}
     AND status IN ('pending', 'running')
   ORDER BY row_index LIMIT :pageRows`);
 
 /** Selects the rows that still need single calls. */
 export const FILTER_OPEN_ITEMS = statement(`
   SELECT item_id FROM ${ITEMS} AS item
-  WHERE job_id = :jobId AND item_id = ANY (:itemIds) AND ${isSelected("item")} AND ${isForSingleCalls("item")}
+  WHERE job_id = :jobId AND item_id = ANY (:itemIds) AND ${IS_SELECTED} AND ${IS_FOR_SINGLE_CALLS}
     AND status IN ('pending', 'running')`);
 
 /** Leases rows. A delivered row that is still running was left by a dead worker; that attempt does not count. */
@@ -100,7 +98,7 @@ export const LEASE_ITEMS = statement(`
     attempt_count = item.attempt_count + CASE WHEN item.status = 'pending' THEN 1 ELSE 0 END
   FROM unnest(:itemIds::text[], :tokens::text[]) AS given (item_id, token)
   WHERE item.job_id = :jobId AND item.item_id = given.item_id AND item.status IN ('pending', 'running')
-    AND ${isSelected("item")} AND ${isForSingleCalls("item")} AND (SELECT status FROM ${JOBS} WHERE id = :jobId) = 'running'
+    AND ${IS_SELECTED} AND ${IS_FOR_SINGLE_CALLS} AND (SELECT status FROM ${JOBS} WHERE id = :jobId) = 'running'
   RETURNING item.*`);
 
 /** Rows in flight in any process, except those about to be leased again. */
@@ -230,7 +228,7 @@ export const READ_BATCH_GROUPS = statement(`SELECT * FROM ${BATCHES} WHERE job_i
 export const READ_NEW_ROWS = statement(`
   SELECT * FROM ${ITEMS} AS item
   WHERE job_id = :jobId AND status = 'pending' AND batch_group IS NULL AND attempt_count = 0 AND error_class IS NULL
-    AND row_index > :after AND ${isSelected("item")}
+    AND row_index > :after AND ${IS_SELECTED}
   ORDER BY row_index LIMIT :pageRows`);
 
 /** Creates a batch group and assigns its rows in one statement. Creates none if no row is free. */

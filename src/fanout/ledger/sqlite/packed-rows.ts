@@ -8,6 +8,8 @@ import * as sql from "./sqlite-statements.ts";
  */
 const MAX_BLOCK_ROWS = 4_000;
 const MAX_BLOCK_CHARS = 200_000;
+/** Larger than any row index. */
+export const NO_LIMIT = Number.MAX_SAFE_INTEGER;
 
 /** A packed row, with the values that its separate record would have. */
 export interface PackedRow extends StoredRow {
@@ -81,9 +83,9 @@ export class PackedRows {
   }
 
   /** Yields blocks in table order; each block is read on demand. */
-  *all(rowLimit: number): Generator<Block, void, undefined> {
+  *all(): Generator<Block, void, undefined> {
     for (let after = -1; ; ) {
-      const next = this.next(after, rowLimit);
+      const next = this.next(after, NO_LIMIT);
       if (!next) return;
       const block = this.read(next.firstRow);
       if (block) yield block;

@@ -26,11 +26,11 @@ import {
   usageValues,
 } from "../record-codec.ts";
 import { type DiskFullOptions, isUnwritable, retryWhileDiskFull } from "./disk-full-retry.ts";
-import { type Block, itemIdOf, PackedRowWriter } from "./packed-rows.ts";
+import { type Block, itemIdOf, NO_LIMIT, PackedRowWriter } from "./packed-rows.ts";
 import { fromStoredPath, toStoredPath } from "./relocatable-path.ts";
 import { SqliteBatches } from "./sqlite-batches.ts";
 import { SqliteDatabase, takeLock } from "./sqlite-database.ts";
-import { NO_LIMIT, SqliteReads } from "./sqlite-reads.ts";
+import { SqliteReads } from "./sqlite-reads.ts";
 import * as sql from "./sqlite-statements.ts";
 import { SqliteViews } from "./sqlite-views.ts";
 
@@ -226,7 +226,7 @@ export class SqliteLedger extends SqliteReads implements JobLedger {
   async #unpackItems(itemIds: readonly string[]): Promise<void> {
     if (itemIds.length === 0) return;
     const selectedIds = new Set(itemIds);
-    for (const block of this.file.blocks.all(NO_LIMIT)) {
+    for (const block of this.file.blocks.all()) {
       if (block.rows.some((row) => selectedIds.has(itemIdOf(row)))) await this.#change(() => this.#unpack(block));
     }
   }

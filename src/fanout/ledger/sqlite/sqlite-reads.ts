@@ -7,9 +7,6 @@ import { ItemReader } from "./row-codec.ts";
 import type { SqliteDatabase } from "./sqlite-database.ts";
 import * as sql from "./sqlite-statements.ts";
 
-/** Larger than any row index. */
-export const NO_LIMIT = Number.MAX_SAFE_INTEGER;
-
 /** Dependencies of the read queries. */
 export interface JobFile {
   db: SqliteDatabase;
@@ -58,7 +55,7 @@ export abstract class SqliteReads {
   async item(itemId: string): Promise<ItemRecord | null> {
     const row = this.file.db.get(sql.READ_ITEM, { itemId });
     if (row) return this.file.items.decode(row);
-    for (const block of this.file.blocks.all(NO_LIMIT)) {
+    for (const block of this.file.blocks.all()) {
       const found = block.rows.find((packedRow) => itemIdOf(packedRow) === itemId);
       if (found) return freshItem(this.file.items, found);
     }

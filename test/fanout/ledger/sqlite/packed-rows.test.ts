@@ -53,7 +53,7 @@ async function withPair(rows: readonly NewItem[], body: (pair: Pair) => Promise<
     const db = new SqliteDatabase(path.join(home, "records", JOB.id, "ledger.sqlite"));
     const takeApart = () => {
       const packedRows = new PackedRows(db);
-      for (const block of [...packedRows.all(Number.MAX_SAFE_INTEGER)]) db.transaction(() => packedRows.unpack(block));
+      for (const block of [...packedRows.all()]) db.transaction(() => packedRows.unpack(block));
     };
     takeApart();
     for (const ledger of [blocks, records]) {
