@@ -6,7 +6,7 @@ import { isObject } from "../base/type-guards.ts";
 import type { Tool, ToolOutput } from "../tools/tool.ts";
 import type { AgentNotification, ItemProgress, ThreadItem } from "./agent-notification.ts";
 import type { RequestOptions } from "./api/model-api.ts";
-import type { CallHooks, CallModel } from "./api/model-caller.ts";
+import type { CallModel } from "./api/model-caller.ts";
 import { ModelError } from "./api/model-error.ts";
 import type { JsonObject, OutputItem } from "./api/response-events.ts";
 import { parseToolArguments } from "./arguments/function-arguments.ts";
@@ -30,7 +30,6 @@ export interface TurnOptions {
   onHistory?: ((item: JsonObject) => void) | undefined;
   signal: AbortSignal;
   callModel: CallModel;
-  hooks?: CallHooks;
   notify?: (notification: AgentNotification) => void;
   /**
    * Reports whether a tool output ends the turn. If set, the calls of one answer run one after another, and no further
@@ -150,7 +149,7 @@ class RunningTurn {
   }
 
   async #requestAnswer(): Promise<OutputItem[]> {
-    const { callModel, notify, threadId, turnId, hooks, headers } = this.#options;
+    const { callModel, notify, threadId, turnId, headers } = this.#options;
     const answer = await callModel(
       {
         model: this.#options.model,
@@ -167,21 +166,16 @@ class RunningTurn {
       },
       this.#options.signal,
       {
-        ...hooks,
         // A call that may end the turn has to wait for the calls before it.
         onItem: (item) => {
           if (!this.#options.endsTurn) this.#acceptItem(item);
         },
-        onRetry: (error, delayMs, tries) => {
-          hooks?.onRetry?.(error, delayMs, tries);
+        onRetry: (error, _delayMs, tries) => {
           const count = tries.of === null ? `${tries.count}` : `${tries.count}/${tries.of}`;
           const message = `Reconnecting... ${count} (${error.message})`;
           notify?.({ method: "error", threadId, turnId, message, willRetry: true });
         },
-        beforeRetry: async () => {
-          await hooks?.beforeRetry?.();
-          await this.#recordOutputs();
-        },
+        beforeRetry: () => this.#recordOutputs(),
       },
     );
     this.#usage = addUsage(this.#usage, answer.usage);

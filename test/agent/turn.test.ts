@@ -44,7 +44,7 @@ function model(answers: (OutputItem[] | ModelError)[]): { callModel: CallModel; 
       const answer = answers[requests.length - 1];
       if (!answer) throw new Error("more model calls than answers");
       if (answer instanceof ModelError) throw answer;
-      return { items: answer, usage: { ...NO_USAGE, inputTokens: 10, outputTokens: 1 }, responseId: "r" };
+      return { items: answer, usage: { ...NO_USAGE, inputTokens: 10, outputTokens: 1 } };
     },
   };
 }
@@ -214,7 +214,7 @@ test("a call begins as soon as its item has arrived, and a stream that breaks la
     await hooks?.beforeRetry?.();
     requests.push([...request.input]);
     hooks?.onItem?.(say("done"));
-    return { items: [say("done")], usage: NO_USAGE, responseId: "r" };
+    return { items: [say("done")], usage: NO_USAGE };
   };
   const work = tool("work", () => {
     began.resolve();

@@ -12,7 +12,6 @@ interface PartialBlock {
 
 /** Builds one answer from the content blocks of its events. */
 export class AnthropicDecoder implements ResponseDecoder {
-  #id = "";
   #usage: JsonObject = {};
   #stopReason = "";
   #blocks = new Map<unknown, PartialBlock>();
@@ -20,19 +19,17 @@ export class AnthropicDecoder implements ResponseDecoder {
   push(data: string): readonly ResponseEvent[] {
     const event = parseObject(data);
     switch (event?.type) {
-      case "message_start": {
-        const message = asObject(event.message);
-        this.#id = asString(message.id);
-        this.#addUsage(message.usage);
+      case "message_start":
+        this.#addUsage(asObject(event.message).usage);
         return [];
-      }
       case "content_block_start": {
         const start = asObject(event.content_block);
-        this.#blocks.set(event.index, { start, text: firstText(start), json: "", signature: "" });
+        this.#blocks.set(event.index, { start, text: textOf(start), json: "", signature: "" });
         return [];
       }
       case "content_block_delta":
-        return this.#takeDelta(event.index, asObject(event.delta));
+        this.#takeDelta(event.index, asObject(event.delta));
+        return [];
       case "message_delta":
         this.#stopReason = asString(asObject(event.delta).stop_reason);
         this.#addUsage(event.usage);
@@ -57,24 +54,21 @@ export class AnthropicDecoder implements ResponseDecoder {
   }
 
   #decodeWhole(message: JsonObject): ResponseEvent {
-    this.#id = asString(message.id);
     this.#stopReason = asString(message.stop_reason);
     this.#addUsage(message.usage);
     for (const [index, block] of asArray(message.content).map(asObject).entries()) {
       const signature = asString(block.signature);
-      this.#blocks.set(index, { start: block, text: firstText(block), json: "", signature });
+      this.#blocks.set(index, { start: block, text: textOf(block), json: "", signature });
     }
     return this.#endEvent();
   }
 
-  #takeDelta(index: unknown, delta: JsonObject): ResponseEvent[] {
+  #takeDelta(index: unknown, delta: JsonObject): void {
     const block = this.#blocks.get(index);
-    if (!block) return [];
-    const text = asString(delta.text);
-    block.text += text || asString(delta.thinking);
+    if (!block) return;
+    block.text += textOf(delta);
     block.json += asString(delta.partial_json);
     block.signature += asString(delta.signature);
-    return text === "" ? [] : [{ type: "textDelta", delta: text }];
   }
 
   /** Counts in later events are totals, not increments. */
@@ -93,14 +87,14 @@ export class AnthropicDecoder implements ResponseDecoder {
       default: {
         const output = [...this.#blocks.values()].flatMap((block) => decodeBlock(block) ?? []);
         if (this.#stopReason === "refusal") output.push(refusal(output));
-        return { type: "completed", responseId: this.#id, usage, output };
+        return { type: "completed", usage, output };
       }
     }
   }
 }
 
-function firstText(start: JsonObject): string {
-  return asString(start.text) || asString(start.thinking);
+function textOf(source: JsonObject): string {
+  return asString(source.text) || asString(source.thinking);
 }
 
 function decodeBlock({ start, text, json, signature }: PartialBlock): OutputItem | null {
@@ -117,7 +111,7 @@ function decodeBlock({ start, text, json, signature }: PartialBlock): OutputItem
     case "thinking":
       return { type: "reasoning", summary: text, raw: toOwnItem({ type: "thinking", thinking: text, signature }) };
     default:
-      return { type: "other", kind: asString(start.type), raw: toOwnItem(start) };
+      return { type: "other", raw: toOwnItem(start) };
   }
 }
 

@@ -16,7 +16,6 @@ interface PartialCall {
  * content chunk.
  */
 export class ChatCompletionsDecoder implements ResponseDecoder {
-  #id = "";
   #text = "";
   #refusal = "";
   #reasoning = "";
@@ -36,12 +35,12 @@ export class ChatCompletionsDecoder implements ResponseDecoder {
     const chunk = parseObject(data);
     if (!chunk) return [];
     if (isObject(chunk.error)) return [failure(chunk.error)];
-    this.#id ||= asString(chunk.id);
     if (isObject(chunk.usage)) this.#usage = decodeUsage(chunk.usage);
     const choice = asObject(asArray(chunk.choices)[0]);
     this.#finishReason ||= asString(choice.finish_reason);
     // Some servers ignore `stream` and send the complete message at once.
-    return this.#takeDelta(isObject(choice.delta) ? choice.delta : asObject(choice.message));
+    this.#takeDelta(isObject(choice.delta) ? choice.delta : asObject(choice.message));
+    return [];
   }
 
   end(): readonly ResponseEvent[] {
@@ -49,16 +48,14 @@ export class ChatCompletionsDecoder implements ResponseDecoder {
     if (reason === "") return [];
     if (reason === "length") return [{ type: "incomplete", reason: "max_output_tokens", usage: this.#usage }];
     if (reason === "content_filter") return [{ type: "incomplete", reason, usage: this.#usage }];
-    return [{ type: "completed", responseId: this.#id, usage: this.#usage, output: this.#items() }];
+    return [{ type: "completed", usage: this.#usage, output: this.#items() }];
   }
 
-  #takeDelta(delta: JsonObject): ResponseEvent[] {
-    const text = asString(delta.content);
-    this.#text += text;
+  #takeDelta(delta: JsonObject): void {
+    this.#text += asString(delta.content);
     this.#refusal += asString(delta.refusal);
     this.#reasoning += asString(delta.reasoning_content) || asString(delta.reasoning);
     for (const call of asArray(delta.tool_calls).map(asObject)) this.#takeCall(call);
-    return text === "" ? [] : [{ type: "textDelta", delta: text }];
   }
 
   /** Merges a chunk into its call by index. Servers that send complete calls may omit the index. */

@@ -9,7 +9,6 @@ import type { OutputItem, ResponseEvent } from "./response-events.ts";
 export interface ModelAnswer {
   items: OutputItem[];
   usage: TokenUsage;
-  responseId: string;
 }
 
 export interface RetryPolicy {
@@ -47,7 +46,6 @@ export interface CallHooks {
   onItem?: (item: OutputItem) => void;
   /** Awaited before a retry. The caller may add the items of the broken stream to the request. */
   beforeRetry?: () => Promise<void>;
-  onTextDelta?: (delta: string) => void;
   /** Called with true when the call starts to wait for the gate or a backoff, with false when it stops. */
   onWaiting?: (waiting: boolean) => void;
 }
@@ -149,14 +147,10 @@ class AnswerCollector {
         this.#items.push(event.item);
         this.#hooks.onItem?.(event.item);
         break;
-      case "textDelta":
-        this.#hooks.onTextDelta?.(event.delta);
-        break;
       case "completed":
         this.#end = {
           items: this.#items.length > 0 ? this.#items : event.output,
           usage: event.usage,
-          responseId: event.responseId,
         };
         break;
       case "failed":

@@ -9,13 +9,12 @@ export type OutputItem =
   | { type: "message"; text: string; refusal: string | null; raw: JsonObject }
   | { type: "functionCall"; callId: string; name: string; arguments: string; raw: JsonObject }
   | { type: "reasoning"; summary: string; raw: JsonObject }
-  | { type: "other"; kind: string; raw: JsonObject };
+  | { type: "other"; raw: JsonObject };
 
 export type ResponseEvent =
   | { type: "itemDone"; item: OutputItem }
-  | { type: "textDelta"; delta: string }
   /** `output` repeats the items; some servers send them only here. */
-  | { type: "completed"; responseId: string; usage: TokenUsage; output: OutputItem[] }
+  | { type: "completed"; usage: TokenUsage; output: OutputItem[] }
   | { type: "failed"; code: string | undefined; message: string }
   | { type: "incomplete"; reason: string; usage: TokenUsage };
 
@@ -29,13 +28,10 @@ export function decodeResponseEvent(data: string): ResponseEvent | null {
       const item = decodeItem(event.item);
       return item ? { type: "itemDone", item } : null;
     }
-    case "response.output_text.delta":
-      return { type: "textDelta", delta: asString(event.delta) };
     case "response.completed":
     case "response.done":
       return {
         type: "completed",
-        responseId: asString(response.id),
         usage: decodeUsage(response.usage),
         output: asArray(response.output).flatMap((item) => decodeItem(item) ?? []),
       };
@@ -89,7 +85,7 @@ function decodeItem(value: unknown): OutputItem | null {
         raw,
       };
     default:
-      return { type: "other", kind: value.type, raw };
+      return { type: "other", raw };
   }
 }
 

@@ -56,7 +56,7 @@ export async function simulateRate(options: SimulationOptions): Promise<Simulati
       listener.onAccepted?.(tells === "headers" && gate ? gate.headers() : {});
       await sleep(clock, latencyMs * (0.75 + random() / 2));
       counts.answered++;
-      listener.onEvent({ type: "completed", responseId: "r", output: [], usage: NO_USAGE });
+      listener.onEvent({ type: "completed", output: [], usage: NO_USAGE });
     },
   };
   const request = {
