@@ -3,7 +3,6 @@ import { Readable } from "node:stream";
 import type { RunContext } from "../../agent/headless-run.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import type { DirectoryJudge } from "../../files/output-file.ts";
-import type { ApprovalPolicy } from "../../tools/policy/approval.ts";
 import type { Tool } from "../../tools/tool.ts";
 import { prepareInput } from "../input/table-input.ts";
 import { DEFAULT_CONCURRENCY, type JobTask, MAX_TOOL_CONCURRENCY } from "../job.ts";
@@ -21,10 +20,8 @@ import { type TableAccess, TablePathPolicy } from "./table-path-access.ts";
 export interface SpawnToolOptions extends Omit<RowResources, "signal" | "concurrency"> {
   context: RunContext;
   cwd: string;
-  /** Tables that the model may name. */
+  /** Tables that the model may name. Others are rejected. */
   access: TableAccess;
-  /** Decides about tables outside of `access`; absent: they are rejected. */
-  approval?: ApprovalPolicy;
   store: JobStore;
   jobsHome: string;
   model: string;
@@ -40,9 +37,9 @@ export interface SpawnToolOptions extends Omit<RowResources, "signal" | "concurr
 
 /** Creates the tool: one blocking call that runs one agent per row of a table and returns a summary. */
 export function createSpawnAgentsTool(options: SpawnToolOptions): Tool {
-  const { access, cwd, approval, jobsHome } = options;
+  const { access, cwd, jobsHome } = options;
   const threads = path.join(path.dirname(jobsHome), "threads");
-  const paths = new TablePathPolicy(access, cwd, approval, [jobsHome, threads]);
+  const paths = new TablePathPolicy(access, cwd, [jobsHome, threads]);
   return {
     definition: {
       name: "spawn_agents_on_csv",
@@ -54,7 +51,7 @@ export function createSpawnAgentsTool(options: SpawnToolOptions): Tool {
       if (typeof parsed === "string") return { text: parsed, ok: false };
       try {
         const signal = call?.signal ?? new AbortController().signal;
-        const files = await authorizeFiles(options, paths, parsed, signal);
+        const files = await authorizeFiles(options, paths, parsed);
         if (files.type === "refused") return { text: files.reason, ok: false };
         const end = await run(options, parsed, files, signal);
         const fields = summaryFields(end.summary);
@@ -78,7 +75,6 @@ async function authorizeFiles(
   options: SpawnToolOptions,
   paths: TablePathPolicy,
   args: SpawnArguments,
-  signal: AbortSignal,
 ): Promise<AuthorizedFiles | { type: "refused"; reason: string }> {
   const defaultOutputPath = (jobId: string) => {
     const { dir, name } = path.parse(path.resolve(options.cwd, args.csvPath));
@@ -89,11 +85,11 @@ async function authorizeFiles(
     const output = (jobId: string) => named ?? defaultOutputPath(jobId);
     return { type: "granted", input: args.csvPath, output, judgeDirectory: undefined };
   }
-  const input = await paths.checkInput(args.csvPath, signal);
+  const input = await paths.checkInput(args.csvPath);
   if (input.type === "refused") return input;
   const judgeDirectory: DirectoryJudge = (directory) => paths.denialReason(directory);
   if (args.outputCsvPath !== null) {
-    const output = await paths.checkOutput(args.outputCsvPath, signal);
+    const output = await paths.checkOutput(args.outputCsvPath);
     if (output.type === "refused") return output;
     return { type: "granted", input: input.path, output: () => output.path, judgeDirectory };
   }

@@ -1,7 +1,5 @@
 import { lstat, readlink, realpath } from "node:fs/promises";
 import path from "node:path";
-import { ApprovalGate, type ApprovalPolicy } from "../../tools/policy/approval.ts";
-import { neverAsk } from "../../tools/policy/never-ask.ts";
 import { PROTECTED_NAMES, START_UP_NAMES } from "../../tools/policy/protected-names.ts";
 import type { SandboxMode } from "../../tools/policy/sandbox-mode.ts";
 
@@ -26,22 +24,13 @@ export type PathDecision = { type: "granted"; path: string } | { type: "refused"
 export class TablePathPolicy {
   #access: TableAccess;
   #cwd: string;
-  #gate: ApprovalGate;
-  /** Directories outside of the roots whose use was approved. */
-  #approvedDirectories = new Set<string>();
   /** Directories of procwire's own files. */
   #ownDirectories: readonly string[];
 
-  constructor(
-    access: TableAccess,
-    cwd: string,
-    approval: ApprovalPolicy = neverAsk(),
-    ownDirectories: readonly string[] = [],
-  ) {
+  constructor(access: TableAccess, cwd: string, ownDirectories: readonly string[] = []) {
     this.#access = access;
     this.#cwd = cwd;
     this.#ownDirectories = ownDirectories;
-    this.#gate = new ApprovalGate(approval);
   }
 
   /** Whether every path is granted without a check. */
@@ -49,7 +38,7 @@ export class TablePathPolicy {
     return this.#access.type === "everything";
   }
 
-  async checkInput(file: string, signal: AbortSignal): Promise<PathDecision> {
+  async checkInput(file: string): Promise<PathDecision> {
     const named = path.resolve(this.#cwd, file);
     if (this.#access.type === "everything") return { type: "granted", path: named };
     const real = await followLinks(named);
@@ -57,28 +46,21 @@ export class TablePathPolicy {
       if (isInside(await followLinks(root), real)) return { type: "granted", path: real };
     }
     const reason = `it lies outside of the workspace ${this.#access.readable.join(", ")}`;
-    const refusal = await this.#ask(`read ${real}`, signal);
-    if (refusal === null) return { type: "granted", path: real };
-    return { type: "refused", reason: `csv_path ${file} may not be read: ${reason}; ${refusal}` };
+    return { type: "refused", reason: `csv_path ${file} may not be read: ${reason}` };
   }
 
-  async checkOutput(file: string, signal: AbortSignal): Promise<PathDecision> {
+  async checkOutput(file: string): Promise<PathDecision> {
     const named = path.resolve(this.#cwd, file);
     if (this.#access.type === "everything") return { type: "granted", path: named };
     const real = await followLinks(named);
     const reason = (await this.denialReason(path.dirname(real))) ?? (await this.denialReason(real));
     if (reason === null) return { type: "granted", path: real };
-    const refusal = await this.#ask(`write ${real}`, signal);
-    if (refusal !== null) {
-      return { type: "refused", reason: `output_csv_path ${file} may not be written: ${reason}; ${refusal}` };
-    }
-    this.#approvedDirectories.add(path.dirname(real));
-    return { type: "granted", path: real };
+    return { type: "refused", reason: `output_csv_path ${file} may not be written: ${reason}` };
   }
 
   /** Returns why a directory, given by its real path, may not be written, or null if it may. */
   async denialReason(directory: string): Promise<string | null> {
-    if (this.#access.type === "everything" || this.#approvedDirectories.has(directory)) return null;
+    if (this.#access.type === "everything") return null;
     const { writable } = this.#access;
     if (writable.length === 0) return "this run may only read";
     for (const own of this.#ownDirectories) {
@@ -94,26 +76,6 @@ export class TablePathPolicy {
       return name === undefined ? null : `${name} is protected`;
     }
     return `it lies outside of the writable directories ${writable.join(", ")}`;
-  }
-
-  /** Asks the approval policy. Returns null if it allows the access, otherwise the reason. */
-  async #ask(action: string, signal: AbortSignal): Promise<string | null> {
-    const permission = await this.#gate.decide(
-      {
-        kind: "unsandboxed",
-        cmd: `spawn_agents_on_csv: ${action}`,
-        // No shell runs this, so command rules do not apply.
-        argv: ["spawn_agents_on_csv", action],
-        shell: "other",
-        tty: false,
-        commands: null,
-        workdir: this.#cwd,
-        sandbox: "none",
-        sandboxWritable: true,
-      },
-      { signal },
-    );
-    return permission.type === "allow" ? null : permission.reason;
   }
 }
 
