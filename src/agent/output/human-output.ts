@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from "../../async/clock.ts";
+import { systemClock } from "../../async/clock.ts";
 import { userMessage } from "../../base/error-message.ts";
 import { printableText } from "../../base/text/printable-text.ts";
 import type { AgentNotification, ThreadItem } from "../agent-notification.ts";
@@ -18,7 +18,6 @@ export interface HumanOutputOptions {
   progressInPlace?: boolean | undefined;
   /** Whether stderr is colored; the final message on stdout never is. Default: false. */
   color?: boolean | undefined;
-  clock?: Clock;
 }
 
 /** Interval of progress lines if the status is not overwritten in place. */
@@ -29,13 +28,10 @@ export class HumanOutput implements RunOutput {
   #options: HumanOutputOptions;
   #status: StatusLine;
   #stdout: LineWriter;
-  #clock: Clock;
-  #progressAtMs: number;
+  #progressAtMs = systemClock.monotonic();
 
   constructor(options: HumanOutputOptions) {
     this.#options = options;
-    this.#clock = options.clock ?? systemClock;
-    this.#progressAtMs = this.#clock.monotonic();
     this.#status = new StatusLine(options.stderr, {
       inPlace: options.progressInPlace,
       color: options.color,
@@ -79,7 +75,7 @@ export class HumanOutput implements RunOutput {
       this.#status.status(status);
       return;
     }
-    const now = this.#clock.monotonic();
+    const now = systemClock.monotonic();
     if (now - this.#progressAtMs < PROGRESS_LINE_INTERVAL_MS) return;
     this.#progressAtMs = now;
     this.#status.line(status);

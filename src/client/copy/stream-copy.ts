@@ -14,8 +14,6 @@ export interface StreamDigest {
 export interface StreamToFileOptions {
   signal?: AbortSignal | undefined;
   digest: StreamDigest;
-  mode?: number | undefined;
-  onBytes?: ((count: number) => void) | undefined;
 }
 
 /**
@@ -26,7 +24,7 @@ export interface StreamToFileOptions {
 export async function copyStreamToFile(
   chunks: AsyncIterable<Uint8Array>,
   { files, path }: CopyEndpoint,
-  { signal, digest, mode, onBytes }: StreamToFileOptions,
+  { signal, digest }: StreamToFileOptions,
 ): Promise<number> {
   const partialPath = partialFilePath(path, { path: randomUuid(), size: 0, modifiedAtMs: 0 });
   let size = 0;
@@ -56,7 +54,6 @@ export async function copyStreamToFile(
       try {
         await block.written;
         unconfirmed.shift();
-        onBytes?.(block.chunk.length);
       } catch (error) {
         await resume(error);
       }
@@ -75,7 +72,7 @@ export async function copyStreamToFile(
     for (;;) {
       await awaitWrites(0);
       try {
-        await partial.commit(path, { size, digest: sha256, mode }, { signal });
+        await partial.commit(path, { size, digest: sha256 }, { signal });
         return size;
       } catch (error) {
         if (!isStaleHandle(error)) throw error;

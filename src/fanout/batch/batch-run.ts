@@ -24,7 +24,6 @@ export interface BatchRunOptions {
   affordableRows?: ((rowsAtProvider: number) => Promise<number>) | undefined;
   /** Maximum outage of the API before the job pauses. */
   outageTimeoutMs: number;
-  newId?: () => string;
   onFinished(item: ItemRecord): void;
   onWarning?: ((message: string) => void) | undefined;
   /** Pauses the job, because the API takes no batches or a batch was cancelled at the provider. */
@@ -164,7 +163,7 @@ export class BatchRun {
   }
 
   async #assign(maxRows: number): Promise<BatchGroup | null> {
-    const { ledger, api, newId = () => crypto.randomUUID() } = this.#options;
+    const { ledger, api } = this.#options;
     const rowIndexes: number[] = [];
     let bytes = 0;
     for (let after = -1; rowIndexes.length < maxRows; ) {
@@ -178,7 +177,7 @@ export class BatchRun {
       if (!last || rowIndexes.at(-1) !== last.rowIndex) break;
       after = last.rowIndex;
     }
-    const id = newId();
+    const id = crypto.randomUUID();
     await ledger.batches.assign(id, rowIndexes);
     this.#unsubmitted.add(id);
     return (await ledger.batches.groups()).find((group) => group.id === id) ?? null;

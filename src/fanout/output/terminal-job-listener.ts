@@ -24,9 +24,9 @@ export class TerminalJobListener implements JobListener {
   #reportedAtMs: number;
   #failures = 0;
 
-  constructor(stderr: LineSink, options: { clock?: Clock; inPlace?: boolean } = {}) {
-    this.#status = new StatusLine(stderr, { inPlace: options.inPlace });
-    this.#clock = options.clock ?? systemClock;
+  constructor(stderr: LineSink, clock: Clock = systemClock) {
+    this.#status = new StatusLine(stderr);
+    this.#clock = clock;
     this.#beganAtMs = this.#clock.monotonic();
     this.#reportedAtMs = this.#beganAtMs;
   }

@@ -1,5 +1,5 @@
 import { type TokenUsage, totalTokens } from "../../agent/token-usage.ts";
-import { type Clock, systemClock } from "../../async/clock.ts";
+import { systemClock } from "../../async/clock.ts";
 import { errorMessage } from "../../base/error-message.ts";
 import { shellQuoteAll } from "../../base/text/printable-text.ts";
 import type {
@@ -33,7 +33,6 @@ export interface JobViewsOptions {
   jobsHome: string;
   /** Path of the procwire command on this host. Default: the console shows the command instead of running it. */
   program?: string | undefined;
-  clock?: Clock | undefined;
 }
 
 /** Points of the progress curve of a job, limited by the page width. */
@@ -43,13 +42,11 @@ const MIN_SPAN_MS = 1_000;
 /** Answers the console's queries about jobs from the current ledger. */
 export class JobsQueryService {
   readonly #options: JobViewsOptions;
-  readonly #clock: Clock;
   /** Cached counts of ended jobs, valid until the job changes. */
   readonly #cachedCounts = new Map<string, { updatedAtMs: number; counts: JobCounts }>();
 
   constructor(options: JobViewsOptions) {
     this.#options = options;
-    this.#clock = options.clock ?? systemClock;
   }
 
   /** Answers a query. Errors are results; the promise never rejects. */
@@ -112,7 +109,7 @@ export class JobsQueryService {
   async #runState(job: JobRecord, ledger: JobLedger | null): Promise<RunState> {
     if (!ledger || job.status !== "running") return { isBeingRun: false, currentRate: 0 };
     const isBeingRun = await ledger.isRunHeld();
-    return { isBeingRun, currentRate: isBeingRun === false ? 0 : await readRate(ledger, this.#clock.now()) };
+    return { isBeingRun, currentRate: isBeingRun === false ? 0 : await readRate(ledger, systemClock.now()) };
   }
 
   #listing(job: JobRecord, counts: JobCounts, { isBeingRun, currentRate }: RunState): JobListing {
@@ -143,7 +140,7 @@ export class JobsQueryService {
   async #job(ledger: JobLedger): Promise<JobDetails> {
     const job = await ledger.job();
     const counts = await ledger.counts();
-    const nowMs = this.#clock.now();
+    const nowMs = systemClock.now();
     const price = this.#priceOf(job);
     const isRunning = job.status === "running";
     const beganMs = job.startedAtMs ?? job.createdAtMs;

@@ -14,7 +14,6 @@ export interface ProcessRow {
   handle: string | null;
   /** Name that the user chose, or the key. */
   title: string;
-  isNamed: boolean;
   /** Labels as `key=value`. */
   labels: readonly string[];
   command: string;
@@ -81,7 +80,6 @@ function toRow(listing: ProcessListing, key: string, ownId: string, rates: reado
     key,
     handle: listing.handle ?? null,
     title: name ?? key,
-    isNamed: name !== undefined,
     labels: Object.entries(labels).map(([label, value]) => `${label}=${value}`),
     command: shortCommand(listing.argv),
     fullCommand: formatCommand(listing.argv),

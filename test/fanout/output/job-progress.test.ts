@@ -112,7 +112,7 @@ test("without a terminal the progress is one line every five seconds", async () 
   const screen = new Screen();
   screen.isTTY = false;
   const clock = new ManualClock();
-  const output = new TerminalJobListener(screen, { clock });
+  const output = new TerminalJobListener(screen, clock);
   for (let tick = 0; tick < 44; tick++) {
     output.progress(progress(tick));
     await clock.advance(250);

@@ -31,7 +31,6 @@ export interface PostgresLedgerOptions {
   queue: RowQueue;
   jobId: string;
   clock: Clock;
-  newToken: () => string;
   /** Heartbeat interval of the rows in flight. */
   touchEveryMs: number;
   /** Called with errors of background work. */
@@ -119,7 +118,7 @@ export class PostgresLedger extends PostgresReads implements JobLedger {
     const fetchLimit = budget ? await this.#budget.deliveryLimit(budget, limit) : limit;
     const deliveries = this.#excludeOwned(await this.#take(fetchLimit));
     if (deliveries.length === 0) return [];
-    const tokens = deliveries.map(() => this.#options.newToken());
+    const tokens = deliveries.map(() => crypto.randomUUID());
     const leaseValues = { itemIds: deliveries.map(({ data }) => data.itemId), tokens, now: this.#clock.now() };
     const rows = budget
       ? await this.#budget.lease(budget, leaseValues)

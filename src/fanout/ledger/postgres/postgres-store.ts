@@ -18,7 +18,6 @@ export interface PostgresStoreOptions
     Partial<Pick<OpenDatabaseOptions, "monitorSeconds" | "onError">> {
   /** Heartbeat timeout: a worker without heartbeats for this long loses its rows. Minimum: 10. */
   heartbeatSeconds?: number | undefined;
-  newToken?: () => string;
 }
 
 /** The engine checks every few seconds, so rows of a dead worker are released within half a minute. */
@@ -37,7 +36,6 @@ export class PostgresStore implements JobStore {
   #database: PostgresDatabase;
   #engine: PgBoss;
   #clock: Clock;
-  #newToken: () => string;
   #heartbeatSeconds: number;
   #onError: (error: unknown) => void;
   #superviseTimer: Timer | null = null;
@@ -46,7 +44,6 @@ export class PostgresStore implements JobStore {
     this.#database = database;
     this.#engine = engine;
     this.#clock = options.clock ?? systemClock;
-    this.#newToken = options.newToken ?? (() => crypto.randomUUID());
     this.#heartbeatSeconds = options.heartbeatSeconds ?? DEFAULT_HEARTBEAT_SECONDS;
     this.#onError = options.onError ?? (() => undefined);
   }
@@ -161,7 +158,6 @@ export class PostgresStore implements JobStore {
       queue: this.#queueOf(id),
       jobId: id,
       clock: this.#clock,
-      newToken: this.#newToken,
       touchEveryMs: (this.#heartbeatSeconds * 1000) / BEATS_PER_TIMEOUT,
       onError: this.#onError,
     });
