@@ -178,8 +178,7 @@ export class Sequencer {
         this.#take(buffered);
         continue;
       }
-      let lastMissing = log.nextSeq;
-      while (lastMissing + 1 < untilSeq && !this.#outOfOrder.has(lastMissing + 1)) lastMissing++;
+      const lastMissing = this.#nextBufferedSeq(untilSeq) - 1;
       const { exit } = page;
       if (exit && !log.exit && !this.#hasBufferedExit && this.#includesExit(lastMissing, page)) {
         if (lastMissing > log.nextSeq) this.#recordGap(lastMissing - 1, page);
@@ -188,6 +187,13 @@ export class Sequencer {
         this.#recordGap(lastMissing, page);
       }
     }
+  }
+
+  /** Returns the lowest buffered number from the log's next one on and below `untilSeq`; `untilSeq` if there is none. */
+  #nextBufferedSeq(untilSeq: number): number {
+    let lowest = untilSeq;
+    for (const seq of this.#outOfOrder.keys()) if (seq >= this.#log.nextSeq && seq < lowest) lowest = seq;
+    return lowest;
   }
 
   /** Records a gap up to `toSeq`. The byte count of a page's gap is used once, for its first part. */
@@ -218,12 +224,17 @@ export class Sequencer {
 
   /** Reports whether a whole page has an unaccounted number after `seq`. */
   #isExitAfter(seq: number, { result, gaps }: ReadPage): boolean {
-    const known = new Set(this.#outOfOrder.keys());
-    for (const { fromSeq, toSeq } of gaps) for (let missed = fromSeq; missed <= toSeq; missed++) known.add(missed);
-    for (const chunk of result.chunks) known.add(chunk.seq);
-    if (isClosed(result)) known.add(result.nextSeq - 1);
-    for (let later = seq + 1; later < result.nextSeq; later++) if (!known.has(later)) return true;
-    return false;
+    const known: Pick<Gap, "fromSeq" | "toSeq">[] = [...gaps];
+    for (const fromSeq of this.#outOfOrder.keys()) known.push({ fromSeq, toSeq: fromSeq });
+    for (const { seq: fromSeq } of result.chunks) known.push({ fromSeq, toSeq: fromSeq });
+    if (isClosed(result)) known.push({ fromSeq: result.nextSeq - 1, toSeq: result.nextSeq - 1 });
+    // Ranges instead of single numbers, because the server chooses the numbers.
+    let unaccounted = seq + 1;
+    for (const { fromSeq, toSeq } of known.toSorted((a, b) => a.fromSeq - b.fromSeq)) {
+      if (fromSeq > unaccounted) break;
+      unaccounted = Math.max(unaccounted, toSeq + 1);
+    }
+    return unaccounted < result.nextSeq;
   }
 
   get #hasBufferedExit(): boolean {

@@ -355,6 +355,28 @@ describe("Sequencer", () => {
     assert.equal(log.nextSeq, 6);
   });
 
+  test("accounts for the largest sequence numbers at once", async () => {
+    const last = Number.MAX_SAFE_INTEGER - 1;
+    const log = new EventLog({ isReplica: true });
+    const page = { nextSeq: last + 1, exited: true, exitCode: 0, closed: true, failure: null, sandboxDenied: false };
+    const chunk = { seq: 2 ** 40, stream: "stdout" as const, chunk: new Uint8Array(1) };
+    const gaps = [
+      { fromSeq: 1, toSeq: chunk.seq - 1, bytes: null },
+      { fromSeq: chunk.seq + 1, toSeq: last - 2, bytes: null },
+    ];
+    const sequencer = new Sequencer(log, {
+      read: async ({ afterSeq }) => {
+        if (afterSeq < chunk.seq) return { ...page, nextSeq: chunk.seq + 1, chunks: [chunk], gap: gaps[0] };
+        return { ...page, chunks: [], ...(afterSeq < last && { gap: gaps[1] }) };
+      },
+      exitStatus: async () => EXIT,
+      onAppended: () => undefined,
+    });
+    sequencer.onEvent({ type: "output", seq: last - 3, stream: "stdout", chunk: new Uint8Array(1) });
+    await sequencer.catchUp();
+    assert.deepEqual([log.nextSeq, log.isClosed, log.exit?.seq], [last + 1, true, last - 1]);
+  });
+
   test("reports each appended chunk", () => {
     const log = new EventLog({ isReplica: true });
     const appended: number[] = [];
