@@ -142,6 +142,9 @@ export class NetworkProxy {
       });
       server.once("error", reject);
       server.listen({ host: "127.0.0.1", port: 0, backlog: 1024 }, () => {
+        server.removeListener("error", reject);
+        // A connection that the system did not accept. Without a listener, the error would end the program.
+        server.on("error", () => undefined);
         this.#servers.push(server);
         if (this.#closed.signal.aborted) server.close();
         resolve((server.address() as AddressInfo).port);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer as createHttpServer, type Server as HttpServer, type IncomingMessage } from "node:http";
-import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
+import { type AddressInfo, createServer, Server, type Socket } from "node:net";
 import { after, before, describe, test } from "node:test";
 import { NetworkProxy, type NetworkProxyOptions } from "../../src/network/network-proxy.ts";
 import type { NetworkDecision, NetworkPolicy } from "../../src/protocol/network/network-schemas.ts";
@@ -143,6 +143,16 @@ describe("HTTP listener", () => {
         ...{ protocol: "http", host: "good.test", port: webPort, method: "GET", client: "", policyOverride: false },
       },
     );
+  });
+
+  test("continues after connections that the system did not accept", async (t) => {
+    const listening = t.mock.method(Server.prototype, "listen");
+    await using proxy = await startProxy(allowGood);
+    const [server = assert.fail()] = listening.mock.calls.map(({ this: listener }) => listener as Server);
+    for (let count = 0; count < 2; count++)
+      server.emit("error", Object.assign(new Error("accept"), { code: "ENFILE" }));
+    const response = await exchange(proxy.http, get(`http://good.test:${webPort}/`));
+    assert.match(response, /^HTTP\/1\.1 200 /);
   });
 
   test("forwards origin form by its Host header", async () => {
