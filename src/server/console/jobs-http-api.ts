@@ -42,11 +42,16 @@ export async function handleJobsRequest(
   if (!runQuery) return textResponse(404, "jobs are disabled; start the server with `--jobs DIR`");
   const method = names.length === 2 && names[1] === "retry" ? "POST" : "GET";
   if (request.method !== method) return textResponse(405, `method not allowed; use ${method}`);
+  let query: JobsQuery | null;
   try {
-    const query = await parseJobsQuery(names.map(decodeURIComponent), url.searchParams, request);
-    return query ? reply(await runQuery(query)) : textResponse(404, "not found");
+    query = await parseJobsQuery(names.map(decodeURIComponent), url.searchParams, request);
   } catch (error) {
     return textResponse(400, errorMessage(error));
+  }
+  try {
+    return query ? reply(await runQuery(query)) : textResponse(404, "not found");
+  } catch (error) {
+    return textResponse(500, errorMessage(error));
   }
 }
 

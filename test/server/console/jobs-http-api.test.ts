@@ -142,6 +142,14 @@ test("the jobs API rejects an invalid request with the valid values", async () =
   assert.equal((await refusal("/api/jobs"))[0], 200);
 });
 
+test("the jobs API responds with 500 if the jobs cannot be read", async () => {
+  await using gateway = await open(async () => {
+    throw new Error("disk I/O error");
+  });
+  const answer = await gateway.ask("/api/jobs", await gateway.signInHere());
+  assert.deepEqual([answer.status, (await answer.text()).trim()], [500, "disk I/O error"]);
+});
+
 test("the jobs API records the outcome of each retry in the audit log", async () => {
   const path = join(scratch.path, "audit.jsonl");
   const log = new AuditLog(path, { clock: systemClock });
