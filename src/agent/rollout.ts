@@ -49,7 +49,11 @@ export function latestThreadId(home: string): string | null {
   } catch {
     return null;
   }
-  const times = names.map((name) => ({ name, at: statSync(path.join(home, name)).mtimeMs }));
+  // A file may be removed after it was listed.
+  const times = names.flatMap((name) => {
+    const at = statSync(path.join(home, name), { throwIfNoEntry: false })?.mtimeMs;
+    return at === undefined ? [] : [{ name, at }];
+  });
   const [latest] = times.toSorted((a, b) => b.at - a.at);
   return latest ? latest.name.slice(0, -SUFFIX.length) : null;
 }
