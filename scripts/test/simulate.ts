@@ -46,6 +46,6 @@ process.exitCode = failures === 0 ? 0 : 1;
 
 function print(outcome: Outcome): void {
   const lines = outcome.trace.map((line) => `  ${line}\n`).join("");
-  const verdict = outcome.faults.length === 0 ? "" : ` FAILED: ${outcome.faults.join("; ")}`;
-  process.stdout.write(`seed ${outcome.seed}${verdict}\n${lines}`);
+  const result = outcome.faults.length === 0 ? "" : ` FAILED: ${outcome.faults.join("; ")}`;
+  process.stdout.write(`seed ${outcome.seed}${result}\n${lines}`);
 }

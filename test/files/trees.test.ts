@@ -325,7 +325,8 @@ test("the addon removes nothing behind a link that replaces a directory during t
     for (let n = 0; n < count; n++) scratch.file(`src/a/${n}/f`);
     const removal = remove({ path: scratch.uri("src") }).catch(() => "stopped at the link");
     // The removal has begun in `a` once a file is missing.
-    while (existsSync(scratch.path("src/a/0/f")) && existsSync(scratch.path(`src/a/${count - 1}/f`))) await setImmediate();
+    while (existsSync(scratch.path("src/a/0/f")) && existsSync(scratch.path(`src/a/${count - 1}/f`)))
+      await setImmediate();
     try {
       renameSync(scratch.path("src/a"), scratch.path("moved"));
       symlinkSync("../keep", scratch.path("src/a"));

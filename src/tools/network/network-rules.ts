@@ -3,12 +3,12 @@ import { isObject } from "../../base/type-guards.ts";
 import { intersectDomains, matchesDomain, parseDomainPattern } from "../../protocol/network/domain-pattern.ts";
 import { strictest } from "../policy/strictest.ts";
 
-export type NetworkVerdict = "allow" | "ask" | "deny";
+export type HostDecision = "allow" | "ask" | "deny";
 
 /** Hosts that sandboxed commands may reach. The strictest matching list decides: deny, then ask, then allow. */
 export interface NetworkRules {
-  /** Verdict for hosts that no list contains. */
-  fallback: NetworkVerdict;
+  /** Decision for hosts that no list contains. */
+  fallback: HostDecision;
   /** Domain patterns, normalized by `parseDomainPattern`. */
   allow: readonly string[];
   ask: readonly string[];
@@ -189,11 +189,11 @@ export function narrowNetwork(base: NetworkChoice, words: NetworkWords | null): 
 }
 
 /** Decides about a normalized host by the strictest layer. */
-export function decideHost({ layers }: ManagedNetwork, host: string, port: number): NetworkVerdict {
+export function decideHost({ layers }: ManagedNetwork, host: string, port: number): HostDecision {
   return layers.map((rules) => decideLayer(rules, host, port)).reduce(strictest, "allow");
 }
 
-function decideLayer({ fallback, allow, ask, deny, ports }: NetworkRules, host: string, port: number): NetworkVerdict {
+function decideLayer({ fallback, allow, ask, deny, ports }: NetworkRules, host: string, port: number): HostDecision {
   const isListed = (patterns: readonly string[]) => patterns.some((pattern) => matchesDomain(pattern, host));
   if (ports && !ports.includes(port)) return "deny";
   if (isListed(deny)) return "deny";

@@ -18,7 +18,7 @@ export function ProcessConnections({ client, handle }: { client: ExecServerClien
   return (
     <>
       <table class="narrow">
-        <TableHeader titles={["Target", "Protocol", "Verdict", "Reason", "Requests"]} numbers={["Requests"]} />
+        <TableHeader titles={["Target", "Protocol", "Decision", "Reason", "Requests"]} numbers={["Requests"]} />
         <tbody>
           {value.connections.map(({ host, port, protocol, decision, reason, count }) => (
             <tr key={`${decision} ${reason} ${protocol} ${host} ${port}`}>

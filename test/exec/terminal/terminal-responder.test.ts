@@ -39,7 +39,7 @@ const start = (argv: string[], more: Partial<StartParams> = {}): StartParams => 
 });
 
 /** The reply to the final query as `od -c` prints it. */
-const STATUS = String.raw`033[0`;
+const STATUS = "033[0";
 
 /** Test names of esctest2. */
 const REPLIES: readonly (readonly [string, string, string])[] = [
@@ -185,7 +185,7 @@ describe("TerminalResponder", () => {
     const menu = "Enter choice number";
     await sees(menu);
     await child.write(Buffer.from("6\r"));
-    await sees("Tertiary[^\\0]*" + menu);
+    await sees(`Tertiary[^\\0]*${menu}`);
     const reports = [
       ["3", 'means "TERMINAL OK"[^\\0]*-- OK[^\\0]*-- OK[^\\0]*Push <RETURN>'],
       ["4", "means VT100 with AVO[^\\0]*Push <RETURN>"],
@@ -193,9 +193,9 @@ describe("TerminalResponder", () => {
       ["6", " ok[^\\0]*Push <RETURN>"],
       ["7", "-- OK[^\\0]*-- OK[^\\0]*Push <RETURN>"],
     ] as const;
-    for (const [item, verdict] of reports) {
+    for (const [item, expected] of reports) {
       await child.write(Buffer.from(`${item}\r`));
-      await sees(verdict);
+      await sees(expected);
       await child.write(Buffer.from("\r"));
       await sees(menu);
     }

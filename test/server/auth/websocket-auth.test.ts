@@ -21,8 +21,8 @@ const policy = (flags: AuthFlags) => parseAuthFlags(flags).auth;
 
 /** Null for an accepted request, else the text of the 401. */
 async function refusal(auth: WebSocketAuth, authorization: string | undefined, nowMs: number) {
-  const verdict = await authorize(auth, authorization, nowMs);
-  return verdict.type === "admitted" ? null : verdict.reason;
+  const result = await authorize(auth, authorization, nowMs);
+  return result.type === "admitted" ? null : result.reason;
 }
 
 const SECRET = "0123456789abcdef0123456789abcdef";

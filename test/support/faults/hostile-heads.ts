@@ -46,10 +46,10 @@ export const hostileHead = fc
 /** Returns the method, path and headers that node:http parses from a head, or null if node:http rejects the head. */
 export class NodeReader {
   readonly #server = createServer({ joinDuplicateHeaders: true });
-  readonly #verdicts = new Map<number, (message: IncomingMessage) => void>();
+  readonly #outcomes = new Map<number, (message: IncomingMessage) => void>();
 
   async listen(): Promise<this> {
-    const deliver = (message: IncomingMessage) => this.#verdicts.get(message.socket.remotePort ?? 0)?.(message);
+    const deliver = (message: IncomingMessage) => this.#outcomes.get(message.socket.remotePort ?? 0)?.(message);
     this.#server.on("request", deliver);
     this.#server.on("upgrade", deliver);
     this.#server.on("clientError", (_, socket) => socket.destroy());
@@ -64,12 +64,12 @@ export class NodeReader {
     const socket = connect(address.port, "127.0.0.1");
     socket.on("error", () => undefined);
     await once(socket, "connect");
-    const verdict = new Promise<IncomingMessage>((resolve) => this.#verdicts.set(socket.localPort ?? 0, resolve));
+    const outcome = new Promise<IncomingMessage>((resolve) => this.#outcomes.set(socket.localPort ?? 0, resolve));
     socket.end(head);
     socket.resume();
     // node:http closes a connection silently if it ends before the end of the head.
-    const message = await Promise.race([verdict, once(socket, "close").then(() => null)]);
-    this.#verdicts.delete(socket.localPort ?? 0);
+    const message = await Promise.race([outcome, once(socket, "close").then(() => null)]);
+    this.#outcomes.delete(socket.localPort ?? 0);
     socket.destroy();
     return message;
   }

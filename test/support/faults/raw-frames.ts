@@ -50,8 +50,8 @@ const OPCODES = new Map([
 /**
  * Returns a server's frames in short form: `text aGk=`, `pong `, `close 1002`. Includes bytes of an incomplete frame.
  */
-export function readVerdicts(bytes: Buffer): string[] {
-  const verdicts: string[] = [];
+export function readOutcomes(bytes: Buffer): string[] {
+  const outcomes: string[] = [];
   for (let at = 0; at < bytes.length; ) {
     const short = (bytes[at + 1] ?? 0xff) & 0x7f;
     const headBytes = short === 127 ? 10 : short === 126 ? 4 : 2;
@@ -67,14 +67,14 @@ export function readVerdicts(bytes: Buffer): string[] {
     const name = OPCODES.get(first & 0x0f);
     // Servers send complete frames, unmasked and without extensions.
     if (!whole || payload.length < length || (first & 0xf0) !== 0x80 || !name || (bytes[at + 1] ?? 0) & 0x80) {
-      return [...verdicts, `broken ${bytes.subarray(at, at + 20).toString("hex")}`];
+      return [...outcomes, `broken ${bytes.subarray(at, at + 20).toString("hex")}`];
     }
-    verdicts.push(
+    outcomes.push(
       name === "close" && length >= 2 ? `close ${payload.readUInt16BE(0)}` : `${name} ${payload.toString("base64")}`,
     );
     at += headBytes + length;
   }
-  return verdicts;
+  return outcomes;
 }
 
 const UPGRADE =
@@ -121,21 +121,21 @@ export class RawWebSocket {
     this.socket.write(Buffer.concat(parts));
   }
 
-  verdicts(): string[] {
-    return readVerdicts(this.#all());
+  outcomes(): string[] {
+    return readOutcomes(this.#all());
   }
 
   /** Waits until the server has sent this many frames or has disconnected. Returns the frames. */
   async heard(count: number): Promise<string[]> {
-    await this.#until(() => this.verdicts().length >= count);
-    return this.verdicts();
+    await this.#until(() => this.outcomes().length >= count);
+    return this.outcomes();
   }
 
   /** Half-closes the connection. Returns all bytes that the server sent before it closed. */
   async finish(): Promise<string[]> {
     this.socket.end();
     await this.closed;
-    return this.verdicts();
+    return this.outcomes();
   }
 
   #all(): Buffer {

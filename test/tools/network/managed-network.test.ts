@@ -529,7 +529,7 @@ describe("blocked targets", () => {
     assert.equal(events.filter(({ type }) => type === "NetworkAccess").length, 1000);
   });
 
-  test("emit one event per target and verdict, also for allowed targets", async () => {
+  test("emit one event per target and decision, also for allowed targets", async () => {
     const { begin, unified } = setUp(neverAsk());
     const collected = allEvents(unified);
     const { process, output } = await begin();

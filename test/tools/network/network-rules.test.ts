@@ -6,10 +6,10 @@ import { networkProxy } from "../../../src/protocol/network/network-schemas.ts";
 import { toNetworkProxy } from "../../../src/tools/network/network-launch.ts";
 import {
   decideHost,
+  type HostDecision,
   type ManagedNetwork,
   type NetworkChoice,
   type NetworkRules,
-  type NetworkVerdict,
   narrowNetwork,
   parseNetworkSection,
   parseNetworkWords,
@@ -32,7 +32,7 @@ const pattern = fc.oneof(
 );
 const port = fc.constantFrom(22, 80, 443);
 const rules: fc.Arbitrary<NetworkRules> = fc.record({
-  fallback: fc.constantFrom<NetworkVerdict>("allow", "ask", "deny"),
+  fallback: fc.constantFrom<HostDecision>("allow", "ask", "deny"),
   allow: fc.array(fc.oneof(pattern, fc.constant("*")), { maxLength: 4 }),
   ask: fc.array(pattern, { maxLength: 2 }),
   deny: fc.array(pattern, { maxLength: 2 }),
@@ -44,7 +44,7 @@ const managed: fc.Arbitrary<ManagedNetwork> = fc
   .map((layers) => ({ type: "managed", layers }));
 
 /** Decides like the proxy for public names: deny, ports, then allow unless reviewed; the decider decides a miss if asking is on. */
-function proxyVerdict(network: ManagedNetwork, host: string, port: number): NetworkVerdict {
+function proxyDecision(network: ManagedNetwork, host: string, port: number): HostDecision {
   const { proxy, policyDecisionTimeoutMs } = toNetworkProxy(network);
   const domains = Object.entries(proxy.domains ?? {});
   const has = (permission: string) =>
@@ -160,10 +160,10 @@ describe("network rules", () => {
     assert.equal(decide("a.test", 25), "deny");
   });
 
-  test("have the same verdicts in the proxy", () => {
+  test("have the same decisions in the proxy", () => {
     fc.assert(
       fc.property(managed, name, port, (network, host, port) => {
-        assert.equal(proxyVerdict(network, host, port), decideHost(network, host, port));
+        assert.equal(proxyDecision(network, host, port), decideHost(network, host, port));
       }),
       { numRuns: 5000 },
     );
@@ -198,7 +198,7 @@ describe("a narrower network", () => {
         const result = narrow(base, ...given);
         assert.ok(result.type === "managed");
         assert.ok(strictness[decideHost(result, host, port)] >= strictness[decideHost(base, host, port)]);
-        assert.equal(proxyVerdict(result, host, port), decideHost(result, host, port));
+        assert.equal(proxyDecision(result, host, port), decideHost(result, host, port));
       }),
       { numRuns: 5000 },
     );

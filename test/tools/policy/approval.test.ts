@@ -453,18 +453,18 @@ unsandboxed = true
 test("rules: the strictest rule that matches a command decides, and a line is as strict as its strictest command", async () => {
   await withRules(RULES, async (path) => {
     const policy = await loadRulesFile(path);
-    const verdict = (cmd: string, kind: ApprovalRequest["kind"] = "command") =>
+    const decision = (cmd: string, kind: ApprovalRequest["kind"] = "command") =>
       policy.review(request(cmd, { kind })).type;
-    assert.equal(verdict("git status"), "allow");
-    assert.equal(verdict("git push origin"), "refuse");
-    assert.equal(verdict("git status && npm test"), "allow");
-    assert.equal(verdict("git status && make"), "ask");
-    assert.equal(verdict("git status; git push"), "refuse");
-    assert.equal(verdict("git status > file"), "ask", "the text does not determine the command");
-    assert.equal(verdict("git status", "unsandboxed"), "ask");
-    assert.equal(verdict("npm test", "unsandboxed"), "allow");
-    assert.equal(verdict("npm test", "retry"), "allow");
-    assert.equal(verdict("git push", "retry"), "refuse");
+    assert.equal(decision("git status"), "allow");
+    assert.equal(decision("git push origin"), "refuse");
+    assert.equal(decision("git status && npm test"), "allow");
+    assert.equal(decision("git status && make"), "ask");
+    assert.equal(decision("git status; git push"), "refuse");
+    assert.equal(decision("git status > file"), "ask", "the text does not determine the command");
+    assert.equal(decision("git status", "unsandboxed"), "ask");
+    assert.equal(decision("npm test", "unsandboxed"), "allow");
+    assert.equal(decision("npm test", "retry"), "allow");
+    assert.equal(decision("git push", "retry"), "refuse");
   });
 });
 
@@ -520,18 +520,18 @@ test("rules: an invalid file is rejected with the mistake", async () => {
 
 test("a rule lets no command leave the sandbox without a prompt if sandboxed commands can write its directories", async () => {
   const rule = [{ prefix: ["git", "status"], decision: "allow", unsandboxed: true }];
-  const verdicts = (unsandboxed: string, sandboxWritable: boolean, fallback = "ask") => {
+  const decisions = (unsandboxed: string, sandboxWritable: boolean, fallback = "ask") => {
     const policy = rulesPolicy(parseRules({ default: fallback, unsandboxed, rule }));
     return (["command", "unsandboxed", "retry"] as const).map(
       (kind) => policy.review(request("git status", { kind, sandboxWritable })).type,
     );
   };
-  assert.deepEqual(verdicts("ask", false), ["allow", "allow", "allow"]);
-  assert.deepEqual(verdicts("ask", true), ["allow", "ask", "ask"]);
-  assert.deepEqual(verdicts("allow", true), ["allow", "ask", "ask"]);
-  assert.deepEqual(verdicts("refuse", true), ["allow", "refuse", "refuse"]);
-  assert.deepEqual(verdicts("ask", true, "allow"), ["allow", "ask", "ask"]);
-  assert.deepEqual(verdicts("allow", true, "allow"), ["allow", "allow", "allow"], "every command may leave");
+  assert.deepEqual(decisions("ask", false), ["allow", "allow", "allow"]);
+  assert.deepEqual(decisions("ask", true), ["allow", "ask", "ask"]);
+  assert.deepEqual(decisions("allow", true), ["allow", "ask", "ask"]);
+  assert.deepEqual(decisions("refuse", true), ["allow", "refuse", "refuse"]);
+  assert.deepEqual(decisions("ask", true, "allow"), ["allow", "ask", "ask"]);
+  assert.deepEqual(decisions("allow", true, "allow"), ["allow", "allow", "allow"], "every command may leave");
 });
 
 test("a prefix approved outside the sandbox applies in a writable directory only if it was approved there", async () => {

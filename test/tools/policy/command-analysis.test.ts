@@ -175,7 +175,7 @@ test("a rule that allows an interpreter or a wrapper does not allow a refused co
       ],
     }),
   );
-  const verdict = (line: string) =>
+  const decision = (line: string) =>
     policy.review({
       kind: "command",
       ...describeCommand(line, BASH, { login: true }),
@@ -184,10 +184,10 @@ test("a rule that allows an interpreter or a wrapper does not allow a refused co
       sandbox: "none",
       sandboxWritable: false,
     }).type;
-  assert.equal(verdict("python3 tool.py"), "allow");
-  assert.equal(verdict("env A=1 ls"), "allow");
-  assert.equal(verdict("env A=1 rm x"), "refuse");
-  assert.equal(verdict("env -S 'rm x'"), "ask");
+  assert.equal(decision("python3 tool.py"), "allow");
+  assert.equal(decision("env A=1 ls"), "allow");
+  assert.equal(decision("env A=1 rm x"), "refuse");
+  assert.equal(decision("env -S 'rm x'"), "ask");
 });
 
 test("a rule for a shell's -lc also covers -c, and a rule for -c covers only -c", () => {
@@ -209,8 +209,8 @@ test("a rule for a shell's -lc also covers -c, and a rule for -c covers only -c"
     sandbox: "none",
     sandboxWritable: false,
   } as const;
-  const verdict = (login: boolean) => policy.review({ ...request, ...describeCommand("ls", other, { login }) }).type;
-  assert.deepEqual([verdict(true), verdict(false)], ["refuse", "ask"], "`tool` is no shell whose -c is known");
+  const decision = (login: boolean) => policy.review({ ...request, ...describeCommand("ls", other, { login }) }).type;
+  assert.deepEqual([decision(true), decision(false)], ["refuse", "ask"], "`tool` is no shell whose -c is known");
 });
 
 /** A program that leaves a trace, run by every wrapper program. */

@@ -107,14 +107,14 @@ test("network rules and credentials of a policy require a sandbox that applies t
 });
 
 /** Allows sandboxed commands, answers other requests from a list, and records them. */
-function policy(...verdicts: PolicyDecision["type"][]): ApprovalPolicy & { seen: ApprovalRequest[] } {
+function policy(...decisions: PolicyDecision["type"][]): ApprovalPolicy & { seen: ApprovalRequest[] } {
   const seen: ApprovalRequest[] = [];
   return {
     seen,
     review(request) {
       if (request.kind === "command") return { type: "allow" };
       seen.push(request);
-      const type = verdicts.shift() ?? "refuse";
+      const type = decisions.shift() ?? "refuse";
       return type === "refuse" ? { type, reason: "no" } : { type };
     },
     ask: async () => ({ type: "allow" }),
