@@ -176,12 +176,28 @@ test("ChunkStore returns the memory of evicted chunks unless a reader may use it
   assert.deepEqual(store.clear(), chunks.slice(4));
 });
 
-test("ChunkStore packs small chunks, and counts the memory of their entries", () => {
+test("ChunkStore packs chunks below 4 KiB into blocks that grow from 512 bytes to 16 KiB", () => {
+  const blocks = new Set<Uint8Array>();
+  // The store gives a block the class of its first chunk.
+  class Chunk extends Uint8Array {
+    override set(bytes: ArrayLike<number>, offset?: number): void {
+      blocks.add(this);
+      super.set(bytes, offset);
+    }
+  }
+  const store = new ChunkStore();
+  for (let seq = 1; seq <= 500; seq++) store.push({ seq, stream: "stdout", chunk: new Chunk(128) }, 0);
+  for (let seq = 501; seq <= 503; seq++) store.push({ seq, stream: "stdout", chunk: new Chunk(4096) }, 0);
+  const sizes = [...blocks].map((block) => block.length);
+  assert.deepEqual(sizes, [512, 1024, 2048, 4096, 8192, 16_384, 16_384, 16_384]);
+});
+
+test("ChunkStore copies packed chunks for each reader, and counts the memory of their entries", () => {
   const store = new ChunkStore();
   const buffers = new Set<unknown>();
   for (let seq = 1; seq <= 10_000; seq++) store.push({ seq, stream: "stdout", chunk: Uint8Array.of(seq) }, 0);
   for (const { chunk } of store.after(0)) buffers.add(chunk.buffer);
-  // Each reader gets a copy, so that no reader holds a whole block.
+  // A view would hold a whole block.
   assert.equal(buffers.size, 10_000);
   assert.equal(store.memoryBytes, 10_000 * (1 + CHUNK_ENTRY_BYTES) - UNCOUNTED_ENTRY_BYTES);
 });
