@@ -3,11 +3,9 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { test } from "node:test";
-import { setImmediate } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import { NetworkProxy } from "../../src/network/network-proxy.ts";
+import { collectGarbage } from "../support/collect-garbage.ts";
 import { policy } from "../support/network/network-config.ts";
 import { until } from "../support/system/until.ts";
 
@@ -17,13 +15,7 @@ const COUNT = 500;
 const MAX_BYTES = 6 * 1024;
 
 async function liveBytes(): Promise<number> {
-  setFlagsFromString("--expose-gc");
-  const collect: () => void = runInNewContext("gc");
-  for (let round = 0; round < 3; round++) {
-    // Weak references last until the end of a turn.
-    await setImmediate();
-    collect();
-  }
+  await collectGarbage();
   return process.memoryUsage().heapUsed;
 }
 

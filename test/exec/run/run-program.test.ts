@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { memoryUsage } from "node:process";
 import { describe, test } from "node:test";
 import { DEFAULT_ENV_POLICY } from "../../../src/exec/backend/secret-filter.ts";
 import type { ExecBackend, Gap, OutputStream, StartParams } from "../../../src/exec/exec-process.ts";
@@ -9,6 +10,7 @@ import { run, toStartParams } from "../../../src/exec/run/run-program.ts";
 import { streamBytes } from "../../../src/exec/run/stream-bytes.ts";
 import { waitFor } from "../../../src/exec/wait/wait-for-output.ts";
 import { ExecServerError } from "../../../src/protocol/exec-server-error.ts";
+import { collectGarbage } from "../../support/collect-garbage.ts";
 import { FakeHost, type FakeProcess } from "../../support/servers/fake-host.ts";
 import { flushEventLoop } from "../../support/system/flush-event-loop.ts";
 
@@ -169,6 +171,25 @@ describe("collectOutput", () => {
     assert.equal(await truncated((process) => process.log.addGap(1, 2)), true);
   });
 
+  test("retains no memory for the output above the maximum", async () => {
+    const bytes = async () => {
+      await collectGarbage();
+      return memoryUsage().arrayBuffers;
+    };
+    const process = await startOne(8192);
+    const collecting = collectOutput(process, { maxBytes: 3 });
+    const before = await bytes();
+    for (let mebibytes = 0; mebibytes < 20; mebibytes++) {
+      process.log.append("stdout", new Uint8Array(1024 * 1024));
+      await flushEventLoop();
+    }
+    const added = (await bytes()) - before;
+    // The log retains the first and last 512 KiB of a stream for snapshots.
+    assert.ok(added < 5 * 1024 * 1024, `${added} bytes`);
+    process.finish();
+    assert.equal((await collecting).truncated, true);
+  });
+
   test("collects up to 16 MiB of each stream by default", () => {
     assert.equal(DEFAULT_MAX_OUTPUT_BYTES, 16 * 1024 * 1024);
   });
@@ -326,6 +347,25 @@ describe("run", () => {
     await flushEventLoop();
     started().log.fail(FAILURE);
     await assert.rejects(plain, FAILURE);
+  });
+
+  test("terminates a command that starts right before the abort", async () => {
+    const reason = new Error("enough");
+    // The abort follows the start after each possible number of microtasks.
+    for (let microtasks = 0; microtasks < 10; microtasks++) {
+      const { host, backend } = rig();
+      const controller = new AbortController();
+      const start = async (params: StartParams) => {
+        const process = await host.backend.start(params);
+        let aborting = Promise.resolve();
+        for (let count = 0; count < microtasks; count++) aborting = aborting.then(() => undefined);
+        void aborting.then(() => controller.abort(reason));
+        return process;
+      };
+      const running = run({ ...backend, start }, ["x"], { ...OPTIONS, signal: controller.signal });
+      const settled = await Promise.race([running.catch((error: unknown) => error), flushEventLoop()]);
+      assert.equal(settled, reason, `an abort ${microtasks} microtasks after the start`);
+    }
   });
 
   test("drops secrets of the host unless the caller gives an environment policy", async () => {
