@@ -19,6 +19,14 @@ describe("drawScreen", () => {
   });
 });
 
+describe("a wrapped row of drawScreen", () => {
+  test("stays wrapped without a blank in an erased last or first column", async () => {
+    const screen = await screenOf(`${"x".repeat(45)}\x1b[1;40H\x1b[K\x1b[2;1H\x1b[1K`);
+    for (const drawn of ["\x1b[1;40H  ", "\x1b[1;1H\x1b[0m\x1b[40X", "\x1b[2;1H\x1b[0m\x1b[40X"])
+      assert.ok(screen.includes(drawn), JSON.stringify(screen));
+  });
+});
+
 describe("the saved cursor of drawScreen", () => {
   test("waits to wrap after the last column without a blank in an erased row", async () => {
     const screen = await screenOf("\x1b[2;40Hx\x1b7\x1b[2K");
