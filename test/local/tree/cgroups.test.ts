@@ -150,7 +150,10 @@ describe("createCgroup with cgroup v2", () => {
 
   test("removes the cgroup after use and the cgroups of dead servers on first use", () => {
     using fake = fakeCgroups("/leaf", { "/": "pids" });
-    const dead = join(fake.mountPoint, "procwire-1-999999999999-1");
+    using other = fakeCgroups("/leaf", { "/": "pids" });
+    const name = basename(dirname(createCgroup("pids", 1, other.procSelf).procsPath));
+    // Process 1 has another start time, so it is not the server of this cgroup.
+    const dead = join(fake.mountPoint, name.replace(`-${process.pid}-`, "-1-9"));
     const foreign = join(fake.mountPoint, "procwire-other");
     mkdirSync(dead);
     mkdirSync(foreign);
