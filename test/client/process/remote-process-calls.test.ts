@@ -93,6 +93,20 @@ describe("RemoteProcess", () => {
     await client.close();
   });
 
+  test("sends the signal of `kill` while the process runs, and nothing after its exit", async () => {
+    const { client, server, process, exit } = await startOne({ "process/signal": () => ({}) });
+    assert.equal(await process.kill(), true);
+    assert.equal(await process.kill("SIGHUP"), true);
+    exit(1);
+    await flushEventLoop();
+    assert.equal(await process.kill(), false);
+    assert.deepEqual(
+      server.calls("process/signal").map(({ signal }) => signal),
+      ["SIGTERM", "SIGHUP"],
+    );
+    await client.close();
+  });
+
   test("rejects invalid arguments without a request", async () => {
     const { client, server, process } = await startOne();
     const sent = server.received.length;
