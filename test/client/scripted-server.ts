@@ -7,8 +7,8 @@ import type { Connection } from "../../src/connection/connection.ts";
 import type { Message } from "../../src/protocol/envelope.ts";
 import { RequestError, toWireError } from "../../src/protocol/errors.ts";
 import { encodeError, encodeNotification, encodeResponse } from "../../src/protocol/message-text.ts";
+import { KeepAliveClock } from "../support/keep-alive-clock.ts";
 import { memoryConnectionPair } from "../support/servers/memory-connection.ts";
-import { KeepAliveClock } from "./keep-alive-clock.ts";
 
 type Answer = (params: Record<string, unknown>, peer: ScriptedConnection) => unknown;
 

@@ -30,7 +30,8 @@ export interface OrphanTrackerOptions {
 export class OrphanTracker {
   readonly #options: OrphanTrackerOptions;
   readonly #posixSession: number | null;
-  readonly #known = new Map<number, ProcessIdentity>();
+  /** The orphans of the last scan. */
+  #known: ReadonlyMap<number, ProcessIdentity> = new Map();
   #timer: Timer | null = null;
   #scansLeft = 0;
 
@@ -82,8 +83,7 @@ export class OrphanTracker {
       // Reap only zombies that the last scan saw too: other code has reaped its own children by now.
       if (zombie && this.#known.get(pid)?.startTime === startTime) this.#options.reaper.reap(pid);
     }
-    this.#known.clear();
-    for (const orphan of orphans) this.#known.set(orphan.pid, orphan);
+    this.#known = new Map(orphans.map((orphan) => [orphan.pid, orphan]));
     if (orphans.length > 0) this.#scansLeft = 2;
     if (--this.#scansLeft > 0)
       this.#timer = this.#options.clock.after(SCAN_INTERVAL_MS, () => this.#scan(), { keepAlive: false });

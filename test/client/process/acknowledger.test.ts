@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { Acknowledger } from "../../../src/client/process/acknowledger.ts";
-import { KeepAliveClock } from "../keep-alive-clock.ts";
+import { KeepAliveClock } from "../../support/keep-alive-clock.ts";
 
 function rig() {
   const clock = new KeepAliveClock();

@@ -8,6 +8,7 @@ import { promisify } from "node:util";
 import { OrphanTracker, readCommandLine } from "../../../src/local/tree/orphan-tracker.ts";
 import { type ProcessEntry, procFsTable } from "../../../src/local/tree/process-table.ts";
 import { NO_ADDON } from "../../native/started.ts";
+import { KeepAliveClock } from "../../support/keep-alive-clock.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
 import { skipUnless } from "../../support/system/skip-unless.ts";
 import { until } from "../../support/system/until.ts";
@@ -77,14 +78,36 @@ describe("OrphanTracker", { skip: NO_ADDON }, () => {
     tracker.close();
   });
 
-  test("stops scanning when it is closed", () => {
-    const clock = new ManualClock();
+  test("does not keep its process alive while it scans, and stops scanning when it is closed", async () => {
+    const clock = new KeepAliveClock();
     const reaper = { setSubreaper: () => undefined, reap: () => true };
-    const tracker = new OrphanTracker({ clock, reaper, table: procFsTable });
+    const tracker = new OrphanTracker({ clock, reaper, table: { ...procFsTable, orphanPids: () => [] } });
     tracker.track();
-    assert.equal(clock.pendingTimers, 1);
+    await clock.advance(1000);
+    assert.deepEqual([clock.pendingTimers, clock.keepAliveTimers], [1, 0]);
     tracker.close();
     assert.equal(clock.pendingTimers, 0);
+  });
+
+  test("stops scanning after two scans without orphans", async () => {
+    const clock = new ManualClock();
+    let scans = 0;
+    const orphanPids = () => {
+      scans++;
+      return [];
+    };
+    const tracker = new OrphanTracker({
+      clock,
+      reaper: { setSubreaper: () => undefined, reap: () => true },
+      table: { ...procFsTable, orphanPids },
+    });
+    tracker.track();
+    await clock.advance(10_000);
+    assert.deepEqual([scans, clock.pendingTimers], [2, 0]);
+    tracker.track();
+    await clock.advance(10_000);
+    assert.equal(scans, 4);
+    tracker.close();
   });
 
   test("reaps the zombies that are left at shutdown, and does not report them", async () => {

@@ -1,5 +1,5 @@
 import type { Timer } from "../../src/async/clock.ts";
-import { ManualClock } from "../support/manual-clock.ts";
+import { ManualClock } from "./manual-clock.ts";
 
 /** A manual clock that counts the timers which keep a program alive. */
 export class KeepAliveClock extends ManualClock {
