@@ -145,7 +145,6 @@ export class EventLog {
       this.#snapshots.get(stream).push(piece, seq);
     }
     this.#snapshots.count();
-    this.#charge();
     this.rebalance();
     this.#changed(nowMs);
     return isWhole ? "referenced" : "copied";
