@@ -268,6 +268,12 @@ describe("a log that owns its chunks", () => {
     assert.deepEqual([head[0], tail[0], tail.at(-1), tail.length], [0, 6, 7, 128 * KIB]);
   });
 
+  test("frees all chunks on disposal", () => {
+    const { log, sizes } = setUp();
+    log.dispose();
+    assert.deepEqual(sizes(), [0, 0, 0, 0, 0, 0, 0, 0]);
+  });
+
   test("frees an evicted chunk when the snapshot drops it, but no chunk that a reader keeps", () => {
     const { log, sizes } = setUp();
     log.evictTo(0);

@@ -48,6 +48,15 @@ test("under pressure of the server, a principal below an equal part keeps its ou
   assert.equal(ofBob.retainedBytes, 200);
 });
 
+test("under pressure of the server, a principal without others evicts its output", () => {
+  const { memory, retention, log } = setUp(4000);
+  const ofAlice = Array.from({ length: 4 }, () => log("alice"));
+  for (const one of ofAlice) fill(one, 400);
+  assert.equal(retention.bytes, 1600);
+  memory.charge(3500);
+  assert.equal(retention.bytes, 500);
+});
+
 test("full memory of a principal pauses only the processes of that principal", () => {
   const { memories, log } = setUp(1_000_000, 4_000_000);
   const [ofAlice, ofBob] = [log("alice"), log("bob")];
