@@ -13,6 +13,7 @@ test("plain words, quotes and escapes are parsed as by a shell", () => {
 
 test("a line of several commands is parsed into several commands", () => {
   assert.deepEqual(parsePlainCommands("a 1 && b || c; d | e\nf"), [["a", "1"], ["b"], ["c"], ["d"], ["e"], ["f"]]);
+  assert.deepEqual(parsePlainCommands("a 1&&b||c;d|e\nf"), [["a", "1"], ["b"], ["c"], ["d"], ["e"], ["f"]]);
   assert.deepEqual(parsePlainCommands("a;\n"), [["a"]]);
   assert.deepEqual(parsePlainCommands("\n a \n\n b \n"), [["a"], ["b"]]);
   assert.deepEqual(parsePlainCommands("a &&\nb"), [["a"], ["b"]]);
@@ -20,7 +21,7 @@ test("a line of several commands is parsed into several commands", () => {
 
 test("a line whose text does not determine its commands is not parsed", () => {
   const lines = [
-    ...["", "  ", ";", "&&", "a &&", "a |", "| a", "a ;; b", "a & b", "a &", "a |& b"],
+    ...["", "  ", ";", "&&", "a &&", "a |", "| a", "a ;; b", "a & b", "a &", "a&b&", "a |& b"],
     ...["a $x", "a $(b)", "a `b`", 'a "$x"', 'a "`b`"', "a > f", "a < f", "a 2>&1", "(a)", "{ a; }"],
     ...["a *", "a ?", "a [b]", "a ~", "a {b,c}", "a # b", "x=1 a", "PATH=/evil ls", "! a", "if a"],
     ...["for x in y", "[[ a", "time a", "a 'b", 'a "b', "a \\", "a \\\nb", "a\0b", "function f"],
