@@ -376,13 +376,27 @@ describe("RemoteBackend", () => {
     server.current.notify("process/output", output(1, 5));
     await flushEventLoop();
     assert.deepEqual([first.log.totalBytes, second.log.totalBytes], [0, 5]);
-    // The final ack of the first process is not repeated, because it would acknowledge output of the second.
-    server.answers["process/read"] = () => ({ ...PAGE, nextSeq: 2 });
-    server.answers["process/list"] = () => ({ processes: [] });
-    const before = server.notifications("process/ack").length;
-    server.current.cut();
+    await client.close();
+  });
+
+  test("does not repeat the final ack of a process after the start of a new process of the same id", async () => {
+    const { client, server } = await connect();
+    await client.start(START);
+    server.current.notify("process/exited", { processId: "p", seq: 1, exitCode: 0 });
+    server.current.notify("process/closed", { processId: "p", seq: 2 });
     await flushEventLoop();
-    assert.deepEqual(server.notifications("process/ack").slice(before), [{ processId: "p", seq: 1 }]);
+    const acks = server.notifications("process/ack");
+    assert.deepEqual(acks.at(-1), { processId: "p", seq: 2 });
+    // Without a response, the client does not know whether the server received the ack.
+    const { "process/start": answer = () => NO_ANSWER } = server.answers;
+    server.answers["process/start"] = () => NO_ANSWER;
+    const starting = client.start(START);
+    await flushEventLoop();
+    server.answers["process/start"] = answer;
+    server.current.cut();
+    await starting;
+    // The ack would evict output of the new process.
+    assert.deepEqual(server.notifications("process/ack"), acks);
     await client.close();
   });
 
