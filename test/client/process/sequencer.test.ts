@@ -163,6 +163,22 @@ describe("Sequencer", () => {
     );
   });
 
+  test("counts the bytes of evicted output, but not those of gaps after the first chunk", async () => {
+    const server = new ServerSide({ retainedBytes: 20 });
+    for (let count = 0; count < 4; count++) server.output(10);
+    server.log.addGap(5, 7);
+    server.output(10);
+    server.exited();
+    server.closed();
+    const log = new EventLog({ isReplica: true });
+    await server.follow(log).catchUp();
+    const gaps = (await all(log)).filter((event) => event.type === "gap");
+    assert.deepEqual(gaps, [
+      { type: "gap", fromSeq: 1, toSeq: 3, bytes: 30 },
+      { type: "gap", fromSeq: 5, toSeq: 5, bytes: null },
+    ]);
+  });
+
   test("records evicted output as a gap, and the exit after it in order", async () => {
     const server = new ServerSide({ retainedBytes: 10 });
     for (let count = 0; count < 5; count++) server.output(10);
