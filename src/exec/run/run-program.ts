@@ -114,7 +114,7 @@ async function runUntil(
     // The collection below observes the exit, and also a lost server.
     process.terminate({ type: "graceful", timeoutMs: ABORT_GRACE_MS }).catch(() => undefined);
   };
-  ending.addEventListener("abort", terminateGracefully, { once: true });
+  ending.addEventListener("abort", terminateGracefully);
   if (ending.aborted) terminateGracefully();
   try {
     const { input, maxBytes } = options;

@@ -38,7 +38,9 @@ describe("terminal queries", () => {
   for (const query of QUERIES)
     test(`${JSON.stringify(query)} is a query and is stripped`, () => {
       assert.equal(filtered([Buffer.from(`a${query}b`)]), "ab");
-      assert.deepEqual(new QueryScanner().scan(Buffer.from(`a${query}b`)), { bytesBefore: 0 });
+      assert.equal(filtered([Buffer.from(`a${query}`)]), "a");
+      for (const output of [`a${query}b`, `a${query}`])
+        assert.deepEqual(new QueryScanner().scan(Buffer.from(output)), { bytesBefore: 0 });
     });
 
   for (const shown of SHOWN)

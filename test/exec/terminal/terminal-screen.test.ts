@@ -19,6 +19,16 @@ describe("drawScreen", () => {
   });
 });
 
+describe("an empty cell of drawScreen", () => {
+  test("is erased if it has only a background, and is a blank if it has other attributes", async () => {
+    const erased = await screenOf("\x1b[41m\x1b[2X");
+    assert.ok(erased.includes("\x1b[1;1H\x1b[0;41m\x1b[X\x1b[1;2H\x1b[X"), JSON.stringify(erased));
+    // The second half of the wide character is replaced, so its first half is empty.
+    const cut = await screenOf("😀\x1b[31m\x1b[1;2Hx");
+    assert.ok(cut.includes("\x1b[1;1H\x1b[0;31m x"), JSON.stringify(cut));
+  });
+});
+
 describe("a wrapped row of drawScreen", () => {
   test("stays wrapped without a blank in an erased last or first column", async () => {
     const screen = await screenOf(`${"x".repeat(45)}\x1b[1;40H\x1b[K\x1b[2;1H\x1b[1K`);
