@@ -3,6 +3,7 @@ import { describe, test } from "node:test";
 import { LOCAL_PRINCIPAL, type Principal } from "../../../src/server/auth/principal.ts";
 import { ExecServer } from "../../../src/server/exec-server.ts";
 import { FakeHost } from "../../support/servers/fake-host.ts";
+import { fakeClient, fakeSessions } from "../../support/servers/fake-sessions.ts";
 import { memoryWire, startParams, WireClient } from "../../support/servers/raw-connection.ts";
 
 function setup() {
@@ -77,6 +78,13 @@ describe("process names", () => {
       results.flatMap(({ error }) => error?.message ?? []),
       [message, message],
     );
+  });
+
+  test("are optional for persistent processes", async () => {
+    const { open, start } = fakeSessions();
+    const session = open(fakeClient());
+    for (const processId of ["p", "q"]) await start(session, processId, { lifetime: "persistent" });
+    assert.equal(session.ownProcesses().length, 2);
   });
 
   test("and labels are rejected if invalid, with the rule", async () => {

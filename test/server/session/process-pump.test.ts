@@ -189,6 +189,16 @@ describe("ProcessPump", () => {
     assert.equal(many.log.retainedBytes, 100);
   });
 
+  test("pins up to 1 MiB in the queue also after 2 MiB have left it", () => {
+    const { log, peer, append } = setup();
+    append(64 * KIB, 32);
+    peer.drain();
+    assert.equal(log.retainedBytes, 4 * KIB);
+    peer.flushed = -1;
+    append(64 * KIB, 15);
+    assert.equal(log.retainedBytes, 960 * KIB);
+  });
+
   test("pauses the process when its peer stalls", () => {
     const { log, peer, append } = setup();
     const pauses: boolean[] = [];

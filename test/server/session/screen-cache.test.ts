@@ -30,9 +30,13 @@ describe("ScreenCache", () => {
     assert.equal(memory.bytes, 0);
   });
 
-  test("frees the renderer of a process that closes before or while it is rendered", async () => {
+  test("frees the renderer of a process that closes before, while or after it is rendered once", async () => {
     const memory = new MemoryBudget(GIB);
     const cache = new ScreenCache(memory);
+    const open = createProcess("open");
+    await cache.render(open);
+    open.finish();
+    assert.equal(memory.bytes, 0);
     const closed = createProcess("closed");
     closed.finish();
     const screen = await cache.render(closed);
@@ -51,7 +55,11 @@ describe("ScreenCache", () => {
     const memory = new MemoryBudget(GIB);
     const cache = new ScreenCache(memory);
     const processes = Array.from({ length: MAX_RENDERERS }, (_, index) => createProcess(`p${index}`));
-    for (const process of processes) await cache.render(process);
+    for (const process of processes) {
+      const before = memory.bytes;
+      await cache.render(process);
+      assert.ok(memory.bytes > before);
+    }
     const full = memory.bytes;
     const [first, second] = processes;
     assert.ok(first && second);

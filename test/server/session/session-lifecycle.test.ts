@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import type { RestoredProcess } from "../../../src/exec/backend/persistent-process.ts";
 import { isLive, onceEnded } from "../../../src/exec/backend/process-state.ts";
 import { ExecServerError } from "../../../src/protocol/exec-server-error.ts";
 import { LOCAL_PRINCIPAL, type Principal } from "../../../src/server/auth/principal.ts";
@@ -122,7 +123,7 @@ describe("a restored session", () => {
   const OWNER = { sessionId: "s", ownerId: LOCAL_PRINCIPAL.id, handle: "k3v7" };
 
   function setup(
-    restored: { isReleased?: boolean; recordInput?: boolean; terminalQueries?: "claimed" } = {},
+    restored: Partial<Omit<RestoredProcess, "process" | "owner" | "attachments">> = {},
     prepare: (process: FakeProcess) => void = () => undefined,
     config: { maxProcesses?: number; detachedSessionTtlMs?: number } = {},
   ) {
@@ -152,6 +153,18 @@ describe("a restored session", () => {
     process.print("x");
     assert.deepEqual(client.peer.methods, ["output"]);
     assert.equal(handles.find("k3v7")?.process, process);
+  });
+
+  test("is the sandbox scope of its restored process and of its later starts", async () => {
+    const scopes: (object | undefined)[] = [];
+    const { host, process, resume } = setup({ joinSandboxScope: (scope) => scopes.push(scope) });
+    host.backend.start = async ({ sandboxScope }) => {
+      scopes.push(sandboxScope);
+      return process;
+    };
+    const session = resume(fakeClient());
+    await session.start({ ...PARAMS, processId: "q" });
+    assert.deepEqual([scopes.length, scopes[0] === session, scopes[1] === session], [2, true, true]);
   });
 
   test("pins output and replies to terminal queries until its client resumes it", () => {
