@@ -6,14 +6,14 @@ import { EventLog } from "../../../src/exec/log/event-log.ts";
 import { PrincipalMemories } from "../../../src/exec/log/principal-memory.ts";
 import { RetentionBudget } from "../../../src/exec/log/retention-budget.ts";
 
-function setUp(quotaBytes: number, maxBytes = 4000) {
+function setUp(quotaBytes: number, maxBytes = 4000, retainedBytes = 400) {
   const memory = new MemoryBudget(maxBytes);
   const retention = new RetentionBudget(maxBytes / 2, memory);
   const snapshots = new RetentionBudget(maxBytes / 4, memory, "caches");
   const memories = new PrincipalMemories(quotaBytes, memory, { retention, snapshots });
   const log = (ownerId: string) => {
     const budgets = memories.forLog(ownerId);
-    const limits = { retainedBytes: 400, headBytes: 10, tailBytes: 10 };
+    const limits = { retainedBytes, headBytes: 10, tailBytes: 10 };
     return new EventLog({ budget: budgets.retention, snapshotBudget: budgets.snapshots, limits });
   };
   return { memory, retention, memories, log };
@@ -58,14 +58,24 @@ test("under pressure of the server, a principal without others evicts its output
 });
 
 test("full memory of a principal pauses only the processes of that principal", () => {
-  const { memories, log } = setUp(1_000_000, 4_000_000);
-  const [ofAlice, ofBob] = [log("alice"), log("bob")];
+  const { memories, log } = setUp(1_000_000, 4_000_000, 200_000);
+  const logs = [log("alice"), log("bob")];
   using connection = memories.open("alice");
-  connection.budget.charge(2_000_000);
-  assert.equal(connection.budget.isFull, true);
-  assert.equal(memories.forLog("alice").retention.isTight, true);
-  assert.equal(memories.forLog("bob").retention.isTight, false);
-  for (const one of [ofAlice, ofBob]) one.dispose();
+  for (const one of logs) {
+    one.cursor({ lossless: true });
+    one.append("stdout", new Uint8Array(50_000));
+    one.append("stdout", new Uint8Array(50_000));
+  }
+  assert.deepEqual(
+    logs.map((one) => one.isPaused),
+    [false, false],
+  );
+  connection.budget.charge(1_000_000);
+  assert.deepEqual(
+    logs.map((one) => one.isPaused),
+    [true, false],
+  );
+  for (const one of logs) one.dispose();
 });
 
 test("all bytes and principals are released in any order of connections, output and ends", () => {
