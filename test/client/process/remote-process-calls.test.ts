@@ -169,12 +169,14 @@ describe("RemoteProcess", () => {
     await client.close();
   });
 
-  test("wakes its receivers on every event", async () => {
-    const { client, server, process } = await startOne();
+  test("wakes its subscribers with output, its exit and its close", async () => {
+    const { client, server, process, exit, close } = await startOne();
     const wake = process.subscribeWake();
-    const changed = wake.changed();
-    server.current.notify("process/output", output(1, 1));
-    await changed;
+    for (const send of [() => server.current.notify("process/output", output(1, 1)), () => exit(2), () => close(3)]) {
+      const changed = wake.changed();
+      send();
+      await changed;
+    }
     await client.close();
   });
 

@@ -17,7 +17,7 @@ class CountingScheduler extends ViewerScheduler {
 }
 
 describe("ViewerPump", () => {
-  test("adds no cost per event while it waits, and sends all events later", async () => {
+  test("enters the queue of its scheduler once while it waits, and sends all events later", async () => {
     const clock = new ManualClock();
     const scheduler = new CountingScheduler(clock);
     const log = new EventLog();
