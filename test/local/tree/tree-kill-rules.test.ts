@@ -252,7 +252,10 @@ describe("TreeKiller.kill", () => {
     const killed = host.killer.kill(target, force);
     await host.clock.advance(1000);
     assert.deepEqual(await killed, []);
-    assert.ok([...host.processes.values()].every(({ zombie }) => zombie));
+    assert.deepEqual(
+      Array.from(host.processes.values(), ({ zombie }) => zombie),
+      [true, true],
+    );
   });
 
   test("kills a descendant that a later scan finds in the cgroup of an untagged process", async () => {
