@@ -11,6 +11,8 @@ import { askOnTerminal } from "../../../src/tools/policy/ask-on-terminal.ts";
 import { neverAsk } from "../../../src/tools/policy/never-ask.ts";
 import { loadRulesFile, parseRules, rulesPolicy } from "../../../src/tools/policy/rules-file.ts";
 import { absoluteShell, chooseShell } from "../../../src/tools/policy/shell-choice.ts";
+import { flushEventLoop } from "../../support/system/flush-event-loop.ts";
+import { runPromiseReactions } from "../../support/system/promise-reactions.ts";
 import { until } from "../../support/system/until.ts";
 
 interface Asked extends Partial<ApprovalRequest> {
@@ -157,6 +159,48 @@ test("a call that is cancelled before its prompt is refused without a prompt", a
   assert.deepEqual(policy.prompts, []);
 });
 
+const network = { host: "a.test", port: 443, protocol: "http", reason: "no rule", canRemember: false } as const;
+const networkRequest = (cmd: string) => request(cmd, { kind: "network", network });
+
+test("a network request prompts without a review, unless it is known or cancelled when its prompt is due", async () => {
+  const policy = asking({ type: "allow" });
+  const gate = new ApprovalGate({ ...policy, review: () => assert.fail("a review") });
+  const { signal } = new AbortController();
+  const ask = (isKnown: boolean, asked: AbortSignal) =>
+    gate.ask(networkRequest("curl"), { signal: asked, isKnown: () => isKnown });
+  assert.deepEqual(await ask(true, signal), { type: "allow" });
+  assert.deepEqual(await ask(false, AbortSignal.abort()), { type: "refuse", reason: "the request was cancelled" });
+  assert.deepEqual(policy.prompts, []);
+  assert.deepEqual(await ask(false, signal), { type: "allow" });
+  assert.deepEqual(policy.prompts, ["curl"]);
+});
+
+test("network requests prompt one after the other, or all at once if the policy combines prompts", async () => {
+  for (const combined of [false, true]) {
+    const open: (() => void)[] = [];
+    const gate = new ApprovalGate({
+      combined,
+      review: () => ({ type: "ask" }),
+      ask: () => new Promise((resolve) => open.push(() => resolve({ type: "allow" }))),
+    });
+    const both = ["one", "two"].map((cmd) => gate.ask(networkRequest(cmd), { isKnown: () => false }));
+    await flushEventLoop();
+    assert.equal(open.length, combined ? 2 : 1);
+    open[0]?.();
+    await flushEventLoop();
+    open[1]?.();
+    assert.deepEqual(await Promise.all(both), [{ type: "allow" }, { type: "allow" }]);
+  }
+});
+
+test("a gate stores hosts if its policy does", async () => {
+  const hosts: string[] = [];
+  const storing = new ApprovalGate({ ...asking(), allowHost: async (host) => void hosts.push(host) });
+  const other = new ApprovalGate(asking());
+  for (const gate of [storing, other]) await gate.allowHost("a.test");
+  assert.deepEqual([storing.canAllowHost, other.canAllowHost, hosts], [true, false, ["a.test"]]);
+});
+
 test("a policy with combined prompts shows all prompts at once and passes the caller on", async () => {
   const open: (() => void)[] = [];
   const callers: unknown[] = [];
@@ -279,8 +323,9 @@ test("on the terminal a prefix that may be allowed is shown escaped, too", async
   input.write("n\n");
   const prefixRule = ["make", "\x1b[2K\u202e"];
   await gate.decide(request("make '\x1b[2K\u202e' all", { prefixRule }));
-  assert.match(shown(), /p = always when it begins with `make \$'\\x1b\[2K\\u202e'`/);
-  assert.doesNotMatch(shown(), /[\x1b\u202e]/);
+  const text = shown();
+  assert.match(text, /p = always when it begins with `make \$'\\x1b\[2K\\u202e'`/);
+  assert.doesNotMatch(text, /[\x1b\u202e]/);
 });
 
 test("agents that share a terminal prompt one after another", async () => {
@@ -296,6 +341,16 @@ test("agents that share a terminal prompt one after another", async () => {
   input.write("n\n");
   assert.equal((await both[1])?.type, "refuse");
   assert.match(String(output.read()), /^\nRun this command\?\n {2}\$ two\n[^$]*no: $/);
+});
+
+test("the terminal prompt follows output that is written in the same tick", async () => {
+  const [input, output] = [new PassThrough(), new PassThrough()];
+  const answer = askOnTerminal({ input, output }).ask(request("ls"));
+  await runPromiseReactions(10);
+  output.write("earlier\n");
+  input.write("y\n");
+  assert.equal((await answer).type, "allow");
+  assert.match(String(output.read()), /^earlier\n\nRun this command\?/);
 });
 
 test("the terminal prompt repeats after an invalid answer", async () => {
@@ -328,11 +383,13 @@ test("on the terminal the end of input rejects the command", async () => {
 });
 
 test("on the terminal a call that is cancelled during its prompt is rejected", async () => {
-  const { gate } = terminal();
+  const [input, output] = [new PassThrough(), new PassThrough()];
   const controller = new AbortController();
-  const permission = gate.decide(request("ls"), { signal: controller.signal });
+  const answer = askOnTerminal({ input, output }).ask(request("ls"), controller.signal);
+  await until("the prompt", () => output.readableLength > 0);
   controller.abort();
-  assert.equal((await permission).type, "refuse");
+  assert.deepEqual(await answer, { type: "refuse", reason: "the user did not answer" });
+  assert.match(String(output.read()), /n = no: \nThe question was answered elsewhere, or the request has ended\.\n$/);
 });
 
 test("on the terminal a call that is cancelled in the queue shows no prompt", async () => {
