@@ -124,6 +124,7 @@ test("an analysis returns the commands of find, to which find adds paths", () =>
     { argv: ["mv"], ...inner },
   ]);
   assert.equal(hidden, "nothing");
+  assert.equal(analyzeCommand(["find", "-exec", "echo", "-exec", ";"]).hidden, "nothing");
   assert.equal(analyzeCommand(["find", "-exec", ";"]).hidden, "certainly");
   assert.equal(analyzeCommand(["find", "-exec", "ls", ";", "-exec", "rm"]).hidden, "certainly");
 });
