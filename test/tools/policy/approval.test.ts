@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { test } from "node:test";
+import { blockedByPolicy } from "../../../src/tools/network/network-denial-compat.ts";
 import type { ApprovalAnswer, ApprovalPolicy, ApprovalRequest } from "../../../src/tools/policy/approval.ts";
 import { ApprovalGate, describeCommand } from "../../../src/tools/policy/approval.ts";
 import { askCaller } from "../../../src/tools/policy/ask-caller.ts";
@@ -532,7 +533,7 @@ test("rules: a rule does not allow a command that another shell runs", async () 
     for (const by of ["/bin/bash", "bash", "/usr/bin/sh"]) assert.equal((await permit(by)).type, "allow", by);
     for (const by of ["/w/bash", "./bash", "/usr/bin/python3"]) {
       const permission = await permit(by);
-      assert.ok(permission.type === "refuse" && /do not cover the shell/.test(permission.reason), by);
+      assert.ok(permission.type === "refuse" && /do not cover the shell `\/[^`]+`/.test(permission.reason), by);
     }
   });
 });
@@ -541,6 +542,10 @@ test("rules: the given approver decides, and without one the command is refused"
   await withRules(RULES, async (path) => {
     const alone = new ApprovalGate(await loadRulesFile(path));
     assert.equal((await alone.decide(request("make"))).type, "refuse");
+    assert.deepEqual(await alone.ask(networkRequest("make"), { isKnown: () => false }), {
+      type: "refuse",
+      reason: blockedByPolicy(network),
+    });
     const together = new ApprovalGate(await loadRulesFile(path, asking({ type: "allow" })));
     assert.equal((await together.decide(request("make"))).type, "allow");
     assert.equal((await loadRulesFile(path)).combined, false);

@@ -85,6 +85,10 @@ test("a rule of several words asks if options or piped words may complete its wo
   assert.equal(judge("git commit -m push", push), "allow");
 });
 
+test("a rule refuses a nested command although a later rule about the same program does not match it", () => {
+  assert.equal(judge("env git push x", ["git", "push"], ["git", "pull"]), "refuse");
+});
+
 test("a rule about a command's arguments also stops a line to which xargs adds more", () => {
   const push = ["git", "push"];
   assert.equal(judge("xargs git", push), "ask");

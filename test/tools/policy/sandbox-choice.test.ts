@@ -31,6 +31,16 @@ test("an unsupported sandbox is an error, never a weaker sandbox", () => {
   requireSupportedSandbox({ type: "none" }, []);
 });
 
+test("network rules are an error on a host that cannot enforce them", () => {
+  const choice: SandboxChoice = { ...BUBBLEWRAP, network: { type: "managed", layers: [], credentials: [] } };
+  assert.throws(() => requireSupportedSandbox(choice, ["bubblewrap"]), {
+    name: "SandboxUnavailableError",
+    message: /^network rules are not available: the host cannot enforce them/,
+  });
+  requireSupportedSandbox(choice, ["bubblewrap", "managed-network"]);
+  requireSupportedSandbox({ ...BUBBLEWRAP, network: true }, ["bubblewrap"]);
+});
+
 test("the chosen sandbox becomes a sandbox request, which the host resolves", () => {
   assert.equal(toSandboxRequest({ type: "none" }), null);
   const intent = parseSandboxRequest(toSandboxRequest({ ...BUBBLEWRAP, deniedRoots: ["/home/me/.ssh"] }));
