@@ -63,6 +63,8 @@ const CONTAINED =
     : [];
 
 interface Equivalent {
+  /** Default: all files, for a line that only one file contains. */
+  path?: string;
   /** The trimmed source line. */
   code: string;
   mutation: string;
@@ -155,8 +157,10 @@ function sourcesIn(path: string): string[] {
     .sort();
 }
 
-function isEquivalent({ code, mutation }: Candidate): boolean {
-  return equivalents.some((known) => known.code === code && known.mutation === mutation);
+function isEquivalent({ path, code, mutation }: Candidate): boolean {
+  return equivalents.some(
+    (known) => known.code === code && known.mutation === mutation && (known.path ?? path) === path,
+  );
 }
 
 /** Selects mutants by a hash of seed and mutant, so that an edit elsewhere changes few of them. */
