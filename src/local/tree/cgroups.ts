@@ -93,7 +93,7 @@ export function createCgroup(
 
 /** Tries again to remove the cgroups that still contained processes. */
 export function removeEmptyCgroups(): void {
-  for (const path of busy) remove(path);
+  for (const path of [...busy]) remove(path);
 }
 
 /** The last part of the path of a server cgroup (`native/programs/server-cgroup.c`). */
@@ -188,12 +188,11 @@ function removeStaleCgroups(parent: string): void {
 }
 
 function remove(path: string): void {
+  busy.delete(path);
   try {
     rmdirSync(path);
-    busy.delete(path);
   } catch (error) {
     if (hasErrorCode(error, "EBUSY")) busy.add(path);
-    else busy.delete(path);
   }
 }
 
