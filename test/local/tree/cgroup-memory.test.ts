@@ -77,6 +77,15 @@ test("without a limit below the memory of the host, the memory of the host appli
   assert.deepEqual(readMemoryLimit("/nonexistent", HOST_BYTES), { bytes: HOST_BYTES, usedBytes: null });
 });
 
+test("the limit of a mount without the memory controller of this process does not apply", () => {
+  const files = { "memory.max": String(300 * MIB), "memory.limit_in_bytes": String(300 * MIB) };
+  for (const mount of [V2, V1.replace("memory", "cpu"), V1.replace("- cgroup", "- ext4")]) {
+    using scratch = scratchDirectory();
+    const limit = readMemoryLimit(fakeHost(scratch.path, { cgroup: "4:memory:/", mount, files }), HOST_BYTES);
+    assert.deepEqual(limit, { bytes: HOST_BYTES, usedBytes: null }, mount);
+  }
+});
+
 test("a cgroup whose usage cannot be read uses 0 bytes", () => {
   using scratch = scratchDirectory();
   const files = { "memory.max": String(300 * MIB) };

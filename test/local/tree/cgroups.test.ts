@@ -54,24 +54,28 @@ describe("createCgroup with the cgroups of the host", () => {
     assert.deepEqual(own, []);
   });
 
-  test("removes a cgroup that contained a process once it is empty", {
-    skip: skipUnless(isRoot && hasPidsCgroup, "no pids cgroup can be made here"),
-  }, async () => {
-    const group = createCgroup("pids", 10);
-    const path = dirname(group.procsPath);
-    const child = spawn("sleep", ["1000"], { stdio: "ignore" });
-    const exited = once(child, "exit");
-    try {
-      writeFileSync(group.procsPath, String(child.pid));
-      group.remove();
-      assert.ok(existsSync(path), "the kernel keeps a cgroup with a process");
-    } finally {
-      child.kill("SIGKILL");
-      await exited;
-    }
-    removeEmptyCgroups();
-    assert.ok(!existsSync(path));
-  });
+  for (const [when, remove] of [
+    ["by removeEmptyCgroups", removeEmptyCgroups],
+    ["before the next cgroup is created", () => createCgroup("pids", 10).remove()],
+  ] as const)
+    test(`removes a cgroup that contained a process once it is empty, ${when}`, {
+      skip: skipUnless(isRoot && hasPidsCgroup, "no pids cgroup can be made here"),
+    }, async () => {
+      const group = createCgroup("pids", 10);
+      const path = dirname(group.procsPath);
+      const child = spawn("sleep", ["1000"], { stdio: "ignore" });
+      const exited = once(child, "exit");
+      try {
+        writeFileSync(group.procsPath, String(child.pid));
+        group.remove();
+        assert.ok(existsSync(path), "the kernel keeps a cgroup with a process");
+      } finally {
+        child.kill("SIGKILL");
+        await exited;
+      }
+      remove();
+      assert.ok(!existsSync(path));
+    });
 });
 
 describe("createCgroup with cgroup v2", () => {

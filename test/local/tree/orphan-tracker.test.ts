@@ -89,6 +89,15 @@ describe("OrphanTracker", { skip: NO_ADDON }, () => {
     assert.equal(clock.pendingTimers, 0);
   });
 
+  test("makes the server a subreaper until it is closed", () => {
+    const states: boolean[] = [];
+    const reaper = { setSubreaper: (isSubreaper: boolean) => void states.push(isSubreaper), reap: () => true };
+    const tracker = new OrphanTracker({ clock: new ManualClock(), reaper, table: procFsTable });
+    assert.deepEqual(states, [true]);
+    tracker.close();
+    assert.deepEqual(states, [true, false]);
+  });
+
   test("stops scanning after two scans without orphans", async () => {
     const clock = new ManualClock();
     let scans = 0;
