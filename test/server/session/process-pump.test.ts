@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { Connection } from "../../../src/connection/connection.ts";
+import type { ExecEvent } from "../../../src/exec/exec-process.ts";
 import { EventLog } from "../../../src/exec/log/event-log.ts";
 import { ConnectionPeer } from "../../../src/server/rpc/peer.ts";
 import { ProcessPump, type ProcessPumpOptions } from "../../../src/server/session/process-pump.ts";
@@ -149,6 +150,7 @@ describe("ProcessPump", () => {
     append(KIB, 3);
     assert.equal(sent(), 2);
     pump.allow({ bytes: 64 * KIB, events: 2 });
+    assert.equal(sent(), 3);
     append(KIB, 3);
     assert.equal(sent(), 4);
     pump.release();
@@ -189,14 +191,32 @@ describe("ProcessPump", () => {
     assert.equal(many.log.retainedBytes, 100);
   });
 
-  test("pins up to 1 MiB in the queue also after 2 MiB have left it", () => {
-    const { log, peer, append } = setup();
-    append(64 * KIB, 32);
-    peer.drain();
-    assert.equal(log.retainedBytes, 4 * KIB);
-    peer.flushed = -1;
-    append(64 * KIB, 15);
-    assert.equal(log.retainedBytes, 960 * KIB);
+  test("pins up to 1 MiB or 10,000 events in the queue also after twice as much has left it", () => {
+    for (const [bytes, count] of [
+      [64 * KIB, 16],
+      [1, 10_000],
+    ] as const) {
+      const { log, peer, append } = setup({}, 100);
+      append(bytes, 2 * count);
+      peer.drain();
+      assert.ok(log.retainedBytes <= 4 * KIB);
+      peer.flushed = -1;
+      append(bytes, count - 1);
+      assert.equal(log.retainedBytes, bytes * (count - 1));
+    }
+  });
+
+  test("sends chunks that stay valid after their eviction to a peer that keeps their bytes", () => {
+    for (const keepsBytes of [true, false]) {
+      const log = new EventLog({ ownsChunks: true, limits: { retainedBytes: 256 * KIB, headBytes: 0, tailBytes: 0 } });
+      const sent: Uint8Array[] = [];
+      const notify = (event: ExecEvent) => void (event.type === "output" && sent.push(event.chunk));
+      new ProcessPump(log, Object.assign(new FakePeer(), { keepsBytes }), notify, { afterSeq: 0 });
+      log.append("stdout", new Uint8Array(64 * KIB));
+      log.append("stdout", new Uint8Array(64 * KIB));
+      log.evictTo(0);
+      assert.equal(sent[0]?.length, keepsBytes ? 64 * KIB : 0);
+    }
   });
 
   test("pauses the process when its peer stalls", () => {

@@ -88,4 +88,22 @@ describe("ScreenCache", () => {
     older.finish();
     assert.equal(memory.bytes, left, "its renderer was freed before");
   });
+
+  test("frees no more renderers than a new one needs, and renders their processes again", async () => {
+    const whole = new MemoryBudget(GIB);
+    await new ScreenCache(whole).render(createProcess("a"));
+    const one = whole.bytes;
+    // The third renderer exceeds the budget by a half. Freeing one leaves exactly seven eighths of the budget.
+    const memory = new MemoryBudget(4 * one);
+    memory.charge(1.5 * one);
+    const cache = new ScreenCache(memory);
+    const processes = ["a", "b", "c"].map((processId) => createProcess(processId));
+    for (const process of processes) await cache.render(process);
+    assert.equal(memory.bytes, 3.5 * one);
+    const [first] = processes;
+    assert.ok(first);
+    const screen = await cache.render(first);
+    assert.match(Buffer.from(screen?.data ?? "").toString(), /a/);
+    assert.equal(memory.bytes, 3.5 * one);
+  });
 });
