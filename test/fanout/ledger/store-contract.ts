@@ -371,6 +371,26 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     assert.equal(second.item.usage.inputTokens, 10);
   });
 
+  contract("rows with an earlier attempt are left to single calls once the job uses batches", async (harness) => {
+    const ledger = await started(harness, 3);
+    const [retried, failed] = await leaseSome(ledger, 2);
+    assert.ok(retried && failed);
+    const failure = { errorClass: "schema", message: "bad", usage } as const;
+    await ledger.retry(retried, failure, 0);
+    await ledger.fail(failed, failure);
+    const { settings, outputPath } = await ledger.job();
+    await ledger.setOptions({ settings: { ...settings, batch: true }, outputPath });
+    assert.equal(await ledger.retryFailed({}), 1);
+    assert.deepEqual(
+      (await ledger.batches.newRows(-1, 3)).map((item) => item.itemId),
+      ["row-3"],
+    );
+    assert.deepEqual(
+      (await leaseSome(ledger, 2)).map(({ item }) => item.itemId),
+      ["row-1", "row-2"],
+    );
+  });
+
   contract("a failed row is not leased again until it is retried", async (harness) => {
     await using ledger = await started(harness, 3);
     for (const errorClass of ["schema", "timeout", "refused"] as const) {

@@ -12,9 +12,12 @@ const ROW_LIMIT = `COALESCE((SELECT (settings_json ->> 'rowLimit')::bigint FROM 
 const IS_SELECTED = `item.row_index < ${ROW_LIMIT} AND COALESCE((
     SELECT jsonb_exists(settings_json -> 'onlyItems', item.item_id) FROM ${JOBS} WHERE id = :jobId), true)`;
 
+/** Condition on `item`: the row has no earlier attempt. Batches take only such rows. */
+const IS_NEW = "item.attempt_count = 0 AND item.error_class IS NULL";
+
 /** Condition on `item`: the row is for single calls, not in a batch group and not meant for one. */
-const IS_FOR_SINGLE_CALLS = `(item.batch_group = '' OR (item.batch_group IS NULL AND NOT COALESCE((
-    SELECT (settings_json ->> 'batch')::boolean FROM ${JOBS} WHERE id = :jobId), false)))`;
+const IS_FOR_SINGLE_CALLS = `(item.batch_group = '' OR (item.batch_group IS NULL AND NOT (${IS_NEW} AND COALESCE((
+    SELECT (settings_json ->> 'batch')::boolean FROM ${JOBS} WHERE id = :jobId), false))))`;
 
 export const FIND_JOB = statement(`SELECT * FROM ${JOBS} WHERE key = :key AND is_current`);
 
@@ -227,7 +230,7 @@ export const READ_BATCH_GROUPS = statement(`SELECT * FROM ${BATCHES} WHERE job_i
 
 export const READ_NEW_ROWS = statement(`
   SELECT * FROM ${ITEMS} AS item
-  WHERE job_id = :jobId AND status = 'pending' AND batch_group IS NULL AND attempt_count = 0 AND error_class IS NULL
+  WHERE job_id = :jobId AND status = 'pending' AND batch_group IS NULL AND ${IS_NEW}
     AND row_index > :after AND ${IS_SELECTED}
   ORDER BY row_index LIMIT :pageRows`);
 

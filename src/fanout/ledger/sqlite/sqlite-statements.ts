@@ -87,8 +87,11 @@ const MAX_WAIT_MS = 10 * 60_000;
 const IS_SELECTED = `row_index < :rowLimit
       AND (:onlyItems IS NULL OR item_id IN (SELECT value FROM json_each(:onlyItems)))`;
 
+/** Rows without an earlier attempt. Batches take only these. */
+const IS_NEW = "attempt_count = 0 AND error_class IS NULL";
+
 /** Rows for single calls: not in a batch group and not meant for one. */
-const IS_FOR_SINGLE_CALLS = "(batch_group = '' OR (batch_group IS NULL AND NOT :batch))";
+const IS_FOR_SINGLE_CALLS = `(batch_group = '' OR (batch_group IS NULL AND NOT (:batch AND ${IS_NEW})))`;
 
 export const LEASE_ITEM = `
   UPDATE agent_job_items
@@ -203,7 +206,7 @@ export const READ_BATCH_GROUPS = "SELECT * FROM agent_job_batches ORDER BY creat
 
 export const READ_NEW_ROWS = `
   SELECT * FROM agent_job_items
-  WHERE status = 'pending' AND batch_group IS NULL AND attempt_count = 0 AND error_class IS NULL
+  WHERE status = 'pending' AND batch_group IS NULL AND ${IS_NEW}
     AND row_index > :after AND ${IS_SELECTED}
   ORDER BY row_index LIMIT :pageRows`;
 
