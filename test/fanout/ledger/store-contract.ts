@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
-import { NO_USAGE } from "../../../src/agent/token-usage.ts";
+import { asBatched, NO_USAGE } from "../../../src/agent/token-usage.ts";
 import type { ItemRecord, ItemStatus, JobTask, NewItem, NewJob } from "../../../src/fanout/job.ts";
 import type { JobLedger, JobStore } from "../../../src/fanout/ledger/job-ledger.ts";
 
@@ -389,6 +389,19 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
       (await leaseSome(ledger, 2)).map(({ item }) => item.itemId),
       ["row-1", "row-2"],
     );
+  });
+
+  contract("the budget includes the usage of a batch result without an answer", async (harness) => {
+    const ledger = await started(harness, 1);
+    const { settings, outputPath } = await ledger.job();
+    await ledger.setOptions({ settings: { ...settings, batch: true, budget: { tokens: 100 } }, outputPath });
+    const [row] = await ledger.batches.newRows(-1, 1);
+    assert.ok(row);
+    assert.equal(await ledger.batches.assign("group", [row.rowIndex]), 1);
+    assert.equal(await ledger.batches.release("group", row.rowIndex, asBatched(usage)), true);
+    const spending = await ledger.spending();
+    assert.deepEqual(spending?.used ?? asBatched(usage), asBatched(usage));
+    assert.deepEqual((await ledger.counts()).usage, asBatched(usage));
   });
 
   contract("a failed row is not leased again until it is retried", async (harness) => {

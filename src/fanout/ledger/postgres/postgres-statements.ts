@@ -287,8 +287,12 @@ export const REQUEUE_ROW = endAttempt(
   `${IN_GROUP} AND row_index = :rowIndex`,
 );
 
-export const RELEASE_GROUP_ROW = statement(`
-  UPDATE ${ITEMS} SET batch_group = '', ${ADD_USAGE_SQL} WHERE ${IN_GROUP} AND row_index = :rowIndex`);
+/** Stores the usage as an attempt too, because the budget is the sum of the attempts. */
+export const RELEASE_GROUP_ROW = endAttempt(
+  `UPDATE ${ITEMS} SET batch_group = '', ${ADD_USAGE_SQL}`,
+  "released",
+  `${IN_GROUP} AND row_index = :rowIndex`,
+);
 
 export const RELEASE_GROUP = statement(`UPDATE ${ITEMS} SET batch_group = '' WHERE ${IN_GROUP}`);
 
