@@ -86,7 +86,7 @@ export function createModelCaller(options: ModelCallerOptions): CallModel {
   return async (request, signal, hooks = {}) => {
     const tries = new RetryCounter(retry, health, clock, random);
     for (let count = 1; ; count++) {
-      const result = await tryOnce(api, gate, request, signal, hooks);
+      const result = await tryOnce(api, gate, retry, request, signal, hooks);
       if (!(result instanceof ModelError)) {
         health.onSuccess();
         return result;
@@ -106,6 +106,7 @@ export function createModelCaller(options: ModelCallerOptions): CallModel {
 async function tryOnce(
   api: ModelApi,
   gate: RequestGate,
+  retry: RetryPolicy,
   request: ModelRequest,
   signal: AbortSignal,
   hooks: CallHooks,
@@ -123,12 +124,25 @@ async function tryOnce(
     return answer;
   } catch (error) {
     if (error instanceof ModelError) {
-      permit.release({ type: "failed", error });
-      return error;
+      // The gate gets the converted error: a Retry-After of hours must not delay the calls that wait at the gate.
+      const failure = quotaIfLongWait(error, retry);
+      permit.release({ type: "failed", error: failure });
+      return failure;
     }
     permit.release({ type: "abandoned" });
     throw error;
   }
+}
+
+/** Returns a quota error if the API asks for a longer wait than the policy allows, otherwise the error. */
+function quotaIfLongWait(error: ModelError, { maxRetryAfterMs }: RetryPolicy): ModelError {
+  const { retryable, retryAfterMs, message, code } = error;
+  if (!retryable || retryAfterMs === undefined || retryAfterMs <= maxRetryAfterMs) return error;
+  return new ModelError("quota", `${message} (asked to wait ${Math.round(retryAfterMs / 1000)} s)`, {
+    cause: error,
+    retryAfterMs,
+    code,
+  });
 }
 
 /** Builds one answer from its events. */
@@ -208,14 +222,7 @@ class RetryCounter {
   /** Returns the delay and the number of the next retry. Throws the error if no retry is left. */
   next(error: ModelError): RetryState & { delayMs: number } {
     if (!error.retryable) throw error;
-    const { maxRetryAfterMs, outageTimeoutMs = 0 } = this.#retry;
-    if (error.retryAfterMs !== undefined && error.retryAfterMs > maxRetryAfterMs) {
-      throw new ModelError("quota", `${error.message} (asked to wait ${Math.round(error.retryAfterMs / 1000)} s)`, {
-        cause: error,
-        retryAfterMs: error.retryAfterMs,
-        code: error.code,
-      });
-    }
+    const { outageTimeoutMs = 0 } = this.#retry;
     if (this.#answersSeen !== null && this.#health.successCount > this.#answersSeen) this.#failuresAmongAnswers++;
     this.#answersSeen = this.#health.successCount;
     const now = this.#clock.monotonic();

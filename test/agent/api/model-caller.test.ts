@@ -6,6 +6,7 @@ import { ModelError } from "../../../src/agent/api/model-error.ts";
 import type { RequestGate, RequestOutcome } from "../../../src/agent/api/request-gate.ts";
 import type { ResponseEvent } from "../../../src/agent/api/response-events.ts";
 import { NO_USAGE } from "../../../src/agent/token-usage.ts";
+import { RateLimiter } from "../../../src/fanout/run/rate-limiter.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
 
 const request: ModelRequest = {
@@ -120,6 +121,21 @@ test("a Retry-After of hours fails the call as a quota error instead of a wait",
   const { error, sent } = await run([limited(6 * 3600_000)]);
   assert.equal((error as ModelError).kind, "quota");
   assert.equal(sent, 1);
+});
+
+test("a Retry-After of hours does not delay the calls that wait at the limiter", async () => {
+  const clock = new ManualClock();
+  const limiter = new RateLimiter({ width: 1, clock });
+  const api = scripted([limited(6 * 3600_000), [done]]);
+  const call = createModelCaller({ api, clock, gate: limiter });
+  const { signal } = new AbortController();
+  const calls = Promise.allSettled([call(request, signal), call(request, signal)]);
+  await clock.advance(1_000);
+  assert.equal(api.sent, 2);
+  assert.deepEqual(
+    (await calls).map(({ status }) => status),
+    ["rejected", "fulfilled"],
+  );
 });
 
 test("a keep-alive connection that the server closed is replaced at once without spending a retry", async () => {
