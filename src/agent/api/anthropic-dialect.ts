@@ -4,6 +4,7 @@ import { AnthropicDecoder } from "./anthropic-decoder.ts";
 import { type ContentPart, type ConversationStep, toConversationSteps } from "./conversation-steps.ts";
 import { isStrict, type ModelDialect, type ModelRequest, type ResponseHeaders } from "./model-api.ts";
 import { ANTHROPIC_REJECTION_PATTERNS } from "./model-api-compat.ts";
+import { apiTimeMs } from "./model-error.ts";
 
 /** The API version that this dialect implements. */
 const API_VERSION = "2023-06-01";
@@ -123,7 +124,7 @@ function limitHeaders(headers: ResponseHeaders): ResponseHeaders {
     if (remaining !== "0" || Number.isNaN(reset)) continue;
     const kind = limitName === "requests" ? "requests" : "tokens";
     found[`x-ratelimit-remaining-${kind}`] = "0";
-    found[`x-ratelimit-reset-${kind}`] = `${Math.max(0, reset - Date.now())}ms`;
+    found[`x-ratelimit-reset-${kind}`] = `${Math.max(0, reset - apiTimeMs(headers))}ms`;
   }
   return { ...headers, ...found };
 }

@@ -10,11 +10,15 @@ export function kindOfText(status: number, message: string): "context_length" | 
   return /credit balance is too low/i.test(message) ? "quota" : undefined;
 }
 
-/** Returns the delay in "Please try again in 1.5s", the text of rate-limit messages, in milliseconds, or undefined. */
+/**
+ * Returns the delay in "Please try again in 1.5s", the text of rate-limit messages, in milliseconds. Returns undefined if
+ * there is none or it is zero.
+ */
 export function retryAfterFromText(message: string): number | undefined {
   const match = /try again in\s*(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|seconds?|m|minutes?)\b/i.exec(message);
   if (!match?.[1] || !match[2]) return undefined;
   const amount = Number(match[1]);
+  if (amount === 0) return undefined;
   const unit = match[2].toLowerCase();
   if (unit.startsWith("ms") || unit.startsWith("milli")) return amount;
   return unit.startsWith("s") ? amount * 1000 : amount * 60_000;

@@ -172,15 +172,21 @@ function toOneLine(text: string): string {
   return line.length > MAX_ERROR_CHARS ? `${line.slice(0, MAX_ERROR_CHARS)}…` : line;
 }
 
+/** Returns the delay that the API requested; undefined if it requested none, or a time that has passed. */
 function retryAfterFromHeaders(headers: Readonly<Record<string, string | string[] | undefined>>): number | undefined {
   const ms = Number(firstHeaderValue(headers["retry-after-ms"]));
   if (Number.isFinite(ms) && ms > 0) return ms;
   const value = firstHeaderValue(headers["retry-after"]);
   if (!value) return undefined;
   const seconds = Number(value);
-  if (Number.isFinite(seconds)) return Math.max(0, seconds * 1000);
-  const date = Date.parse(value);
-  return Number.isNaN(date) ? undefined : Math.max(0, date - Date.now());
+  const delayMs = Number.isFinite(seconds) ? seconds * 1000 : Date.parse(value) - apiTimeMs(headers);
+  return delayMs > 0 ? delayMs : undefined;
+}
+
+/** Returns the time of the API's clock, which may differ from that of this host. */
+export function apiTimeMs(headers: Readonly<Record<string, string | string[] | undefined>>): number {
+  const sentAtMs = Date.parse(firstHeaderValue(headers.date) ?? "");
+  return Number.isNaN(sentAtMs) ? Date.now() : sentAtMs;
 }
 
 /** Returns the first value of an HTTP header, or undefined if the header is absent. */

@@ -181,4 +181,8 @@ test("rate-limit headers are translated to the names that the limiter reads", as
   assert.equal(seen["x-ratelimit-remaining-requests"], undefined);
   assert.equal(seen["x-ratelimit-remaining-tokens"], "0");
   assert.match(String(seen["x-ratelimit-reset-tokens"]), /^\d+ms$/);
+  // The clock of the API decides, because the reset time is of that clock.
+  const date = new Date(Date.parse(reset) - 4_000).toUTCString();
+  const inFourSeconds = anthropicDialect.limitHeaders?.({ ...headers, date }) ?? {};
+  assert.match(String(inFourSeconds["x-ratelimit-reset-tokens"]), /^[45]\d{3}ms$/);
 });

@@ -16,6 +16,7 @@ describe("the text of an error of a model API", () => {
       ["Try again in 3 seconds", 3_000],
       ["try again in 2 minutes", 120_000],
       ["try again in 2m", 120_000],
+      ["try again in 0s", undefined],
       ["try again later", undefined],
       ["try again in 2 moons", undefined],
     ] as const;

@@ -173,6 +173,26 @@ const faults: { what: string; answer: MockAnswer; expected: Partial<ModelError> 
     expected: { kind: "rate_limit", retryable: true, retryAfterMs: 7_000, status: 429 },
   },
   {
+    what: "429 with a Retry-After of zero",
+    answer: { type: "status", status: 429, headers: { "retry-after": "0" }, body: "slow down" },
+    expected: { kind: "rate_limit", retryAfterMs: undefined },
+  },
+  {
+    what: "503 with a Retry-After in the past",
+    answer: { type: "status", status: 503, headers: { "retry-after": "Wed, 21 Oct 2015 07:28:00 GMT" }, body: "" },
+    expected: { kind: "overloaded", retryAfterMs: undefined },
+  },
+  {
+    what: "429 with a Retry-After by an API whose clock is slow",
+    answer: {
+      type: "status",
+      status: 429,
+      headers: { date: "Wed, 21 Oct 2015 07:28:00 GMT", "retry-after": "Wed, 21 Oct 2015 07:28:07 GMT" },
+      body: "slow down",
+    },
+    expected: { kind: "rate_limit", retryAfterMs: 7_000 },
+  },
+  {
     what: "429 with the delay in its text",
     answer: { type: "status", status: 429, body: { error: { message: "Please try again in 250ms." } } },
     expected: { kind: "rate_limit", retryAfterMs: 250 },
