@@ -63,15 +63,19 @@ export async function coordinateJob(options: CoordinatorOptions, coordinatedJob:
     const id = jobId.slice(0, 8);
     throw new Error(`job ${id} is being run by another process; \`procwire jobs watch ${id}\` follows it`);
   }
-  const budget = ledger.shared ? fleetBudget(options, (await ledger.job()).task.model) : undefined;
+  const found = await ledger.job();
+  const budget = ledger.shared ? fleetBudget(options, found.task.model) : undefined;
   await ledger.setOptions({ settings: { ...settings, budget }, outputPath });
   if (ledger.shared) await recordOutputPath(files.directory, outputPath);
   if (settings.reuse !== false) {
     const reused = await reuseAnswers(options.store, ledger, coordinatedJob.task.check, options.signal);
     if (reused > 0) options.listener?.reused?.(reused);
   }
-  // Also from final statuses, because a retry may have made rows pending again.
-  await ledger.setStatus("running", JOB_STATUSES);
+  // Also from final statuses, because a retry may have made rows pending again. But a cancellation since the start of this
+  // run applies.
+  const isCancelledBefore = coordinatedJob.resumed && found.status === "cancelled";
+  const from = isCancelledBefore ? JOB_STATUSES : JOB_STATUSES.filter((status) => status !== "cancelled");
+  await ledger.setStatus("running", from);
   const end = await runRows(options, ledger, await ledger.job(), coordinatedJob, files);
   options.listener?.ended?.(end);
   return end;

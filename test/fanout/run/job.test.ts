@@ -38,6 +38,30 @@ test("a failed row is repeated only by a retry, not by the same call", async () 
   assert.deepEqual(harness.asked.toSorted(), ["row-1", "row-2", "row-2", "row-2", "row-3"]);
 });
 
+for (const isResumed of [false, true]) {
+  test(`a cancellation applies while a ${isResumed ? "resumed" : "new"} job searches for reusable answers`, async () => {
+    let isKeyValid = false;
+    await using harness = await FanoutHarness.open((request) =>
+      isKeyValid ? report(request) : { type: "status", status: 401, body: "bad key" },
+    );
+    if (isResumed) assert.equal((await harness.run()).summary.job.status, "paused");
+    const askedBefore = harness.asked.length;
+    isKeyValid = true;
+    class CancellingStore extends SqliteStore {
+      override async answersFromOtherJobs(jobId: string) {
+        await using ledger = await this.open(jobId);
+        assert.ok(await ledger?.setStatus("cancelled", ["pending", "running", "paused"], CANCELLED_BY_USER));
+        return super.answersFromOtherJobs(jobId);
+      }
+    }
+    const { end, summary } = await harness.run({ store: new CancellingStore(harness.jobsHome) });
+    assert.deepEqual(end, { type: "stopped", status: "cancelled", ...CANCELLED_BY_USER });
+    assert.equal(summary.job.status, "cancelled");
+    assert.equal(harness.asked.length, askedBefore);
+    assert.equal((await harness.run()).summary.job.status, "completed");
+  });
+}
+
 test("another instruction, model, schema or table is another job; fresh starts a new one", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
   const ids = [
