@@ -126,7 +126,6 @@ class Scheduler {
       const freeSlots = Math.min(concurrency - slotCount, affordable ?? concurrency);
       const leaseLimit = this.#isCold ? Math.min(freeSlots, 1 - slotCount) : freeSlots;
       const isUsedUp = leaseLimit <= 0 && this.#slots.size === 0;
-      if (isUsedUp && !this.#options.keepsRunOpen?.()) this.#halt("paused", otherStop(this.#budget.usedUpReason()));
       if (this.#stop) return;
       const leases = leaseLimit > 0 ? await ledger.lease(leaseLimit) : [];
       for (const lease of leases) this.#startSlot(lease);
@@ -138,6 +137,10 @@ class Scheduler {
         const finished = (await ledger.isDone()) && !isReading;
         this.#isIdle = !finished;
         if (finished || this.#options.exitWhenIdle) return;
+        if (isUsedUp && !this.#options.keepsRunOpen?.()) {
+          this.#halt("paused", otherStop(this.#budget.usedUpReason()));
+          return;
+        }
       }
       const timer = await this.#wakeWhenDue(leaseLimit > 0 || isUsedUp);
       await this.#wake.promise;

@@ -252,3 +252,20 @@ for (const [cause, aborts] of [
     assert.deepEqual(await ended, { type: "stopped", status: "cancelled", ...stop });
   });
 }
+
+test("a job whose last row uses up the budget is finished, not paused", async () => {
+  const usage = { ...NO_USAGE, inputTokens: 50 };
+  for (const { rows, expected } of [
+    { rows: 2, expected: "finished" },
+    { rows: 3, expected: "stopped" },
+  ]) {
+    const { ledger } = fakeLedger(rows);
+    const rowAgent: RowAgent = async (lease) => {
+      const stored = await ledger.complete(lease, { result: "{}", usage, stop: false });
+      assert.ok(stored);
+      return { type: "reported", item: stored, usage, stop: false };
+    };
+    const { ended } = run(ledger, rowAgent, { budget: { tokens: 100 } });
+    assert.equal((await ended).type, expected, `${rows} rows`);
+  }
+});
