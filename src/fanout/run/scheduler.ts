@@ -266,7 +266,8 @@ class Scheduler {
     // Other processes also use tokens and fail rows, and a table that is being read grows.
     const counts = await ledger.counts();
     this.#total = counts.total;
-    this.#budget.setUsed(counts.usage);
+    // A single process counts its own usage when its rows end, which is later than their commits.
+    if (ledger.shared) this.#budget.setUsed(counts.usage);
     await this.#checkFleetBudget(counts);
     this.#failedInRun = counts.failed - this.#failedBefore;
     this.#checkFailFast();

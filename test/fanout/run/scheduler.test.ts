@@ -253,6 +253,29 @@ for (const [cause, aborts] of [
   });
 }
 
+test("a poll between the commit of a row and its end does not count its usage twice", async () => {
+  const { ledger } = fakeLedger(2);
+  const usage = { ...NO_USAGE, inputTokens: 40 };
+  let committed = 0;
+  const counting: JobLedger = {
+    ...ledger,
+    counts: async () => ({ ...(await ledger.counts()), usage: { ...NO_USAGE, inputTokens: 40 * committed } }),
+  };
+  const toolsClosed = Promise.withResolvers<void>();
+  const rowAgent: RowAgent = async (lease) => {
+    const stored = await ledger.complete(lease, { result: "{}", usage, stop: false });
+    assert.ok(stored);
+    committed++;
+    await toolsClosed.promise;
+    return { type: "reported", item: stored, usage, stop: false };
+  };
+  const { clock, ended } = run(counting, rowAgent, { budget: { tokens: 100 }, isReading: () => false, pollMs: 100 });
+  await until("the first row to be committed", () => committed === 1);
+  await clock.advance(150);
+  toolsClosed.resolve();
+  assert.deepEqual(await ended, { type: "finished" });
+});
+
 test("a job whose last row uses up the budget is finished, not paused", async () => {
   const usage = { ...NO_USAGE, inputTokens: 50 };
   for (const { rows, expected } of [
