@@ -164,6 +164,8 @@ export interface JobCounts {
   running: number;
   completed: number;
   failed: number;
+  /** Number of finished rows with any usage. A reused answer has none. */
+  finishedWithUsage: number;
   usage: TokenUsage;
 }
 

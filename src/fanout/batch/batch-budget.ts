@@ -7,7 +7,7 @@ const RESERVE_FACTOR = 1.25;
 
 /**
  * Returns how many more rows the budget allows while `rowsAtProvider` rows are in batches. Estimates by the average
- * usage of a row.
+ * usage of a row that called the model.
  */
 export function affordableBatchRows(
   limits: { tokens?: number | undefined; usd?: number | undefined },
@@ -15,8 +15,9 @@ export function affordableBatchRows(
   counts: JobCounts,
   rowsAtProvider: number,
 ): number {
-  const finishedRows = counts.completed + counts.failed;
-  const meanUsage = finishedRows === 0 ? NO_USAGE : asBatched(scaleUsage(counts.usage, RESERVE_FACTOR / finishedRows));
+  const { finishedWithUsage } = counts;
+  const meanUsage =
+    finishedWithUsage === 0 ? NO_USAGE : asBatched(scaleUsage(counts.usage, RESERVE_FACTOR / finishedWithUsage));
   const tokens = rowsWithin(limits.tokens, totalTokens(counts.usage), totalTokens(meanUsage));
   const usd = price
     ? rowsWithin(limits.usd, costInUsd(price, counts.usage), costInUsd(price, meanUsage))

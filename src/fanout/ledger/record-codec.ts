@@ -95,10 +95,10 @@ export function decodeAnswer(row: DatabaseRow): StoredAnswer {
   };
 }
 
-/** Decodes rows that each contain a status, its number of items and their token sums. */
+/** Decodes rows that each contain a status, its numbers of items and their token sums. */
 export function decodeCounts(rows: readonly DatabaseRow[]): JobCounts {
-  const countOf = (status: ItemStatus) =>
-    Number(rows.filter((row) => row.status === status).reduce((sum, { n }) => sum + Number(n), 0));
+  const countOf = (status: ItemStatus, column = "n") =>
+    Number(rows.filter((row) => row.status === status).reduce((sum, row) => sum + Number(row[column]), 0));
   const counts = {
     pending: countOf("pending"),
     running: countOf("running"),
@@ -107,6 +107,7 @@ export function decodeCounts(rows: readonly DatabaseRow[]): JobCounts {
   };
   return {
     ...counts,
+    finishedWithUsage: countOf("completed", "with_usage") + countOf("failed", "with_usage"),
     total: counts.pending + counts.running + counts.completed + counts.failed,
     usage: rows.map(decodeUsage).reduce(addUsage, NO_USAGE),
   };

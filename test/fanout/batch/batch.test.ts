@@ -227,6 +227,21 @@ describe("a job with batches", { concurrency: 3 }, () => {
     assert.ok(answered >= 3 && answered <= 4, `${answered} rows were answered`);
   });
 
+  test("estimates the cost of a row from rows that called the model, not from reused answers", async () => {
+    await using bench = await BatchBench.open({ handler: (request) => report(request) });
+    const table = path.join(bench.directory, "cats.csv");
+    const single = await runCli(
+      bench.args.filter((arg) => arg !== "--batch"),
+      bench.options,
+    );
+    assert.equal(single.code, 0, single.stderr);
+    await writeFile(table, catTable(4 * ROWS));
+    const end = await bench.run("--budget", "8");
+    assert.match(end.stderr, /the budget of 8 tokens is used up/);
+    const answered = Object.values(bench.answers()).reduce((sum, count) => sum + count, 0) - ROWS;
+    assert.ok(answered >= 3 && answered <= 4, `${answered} rows were answered`);
+  });
+
   test("rejects --tools exec with exit code 2", async () => {
     await using bench = await BatchBench.open({ handler: (request) => report(request) });
     const tools = await bench.run("--tools", "exec");

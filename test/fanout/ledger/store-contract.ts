@@ -297,6 +297,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
       running: 0,
       completed: 0,
       failed: 0,
+      finishedWithUsage: 0,
       usage: NO_USAGE,
     });
   });

@@ -19,6 +19,7 @@ const PROGRESS: JobProgress = {
     running: 0,
     completed: 0,
     failed: 0,
+    finishedWithUsage: 0,
     usage: { inputTokens: 0, cachedInputTokens: 0, outputTokens: 0, reasoningOutputTokens: 0 },
   },
   costUsd: null,

@@ -16,6 +16,7 @@ const counts = (completed: number, total = 100, failed = 0): JobCounts => ({
   running: 0,
   completed,
   failed,
+  finishedWithUsage: completed,
   usage: { ...NO_USAGE, inputTokens: completed * 100, outputTokens: completed },
 });
 

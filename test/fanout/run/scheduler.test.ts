@@ -76,6 +76,7 @@ function fakeLedger(rows: number) {
       running: 0,
       completed: rows - open,
       failed: 0,
+      finishedWithUsage: 0,
       usage: NO_USAGE,
     }),
     acquireRun: async () => true,

@@ -16,7 +16,7 @@ test("the console reads the rate status that a run writes, until the run ends", 
     using directory = OutputDirectory.open(path.join(home, "job"), { make: true });
     const clock = new ManualClock();
     const file = new RateStatusFile(directory, clock);
-    const counts = { total: 1, pending: 1, running: 0, completed: 0, failed: 0, usage: NO_USAGE };
+    const counts = { total: 1, pending: 1, running: 0, completed: 0, failed: 0, finishedWithUsage: 0, usage: NO_USAGE };
     file.update({
       jobId: "job",
       counts,

@@ -1,7 +1,7 @@
 /** Every statement of the Postgres ledger. */
 
 import type { AttemptOutcome } from "../../job.ts";
-import { ADD_USAGE_SQL, SUM_USAGE_SQL } from "../usage-columns.ts";
+import { ADD_USAGE_SQL, COUNT_WITH_USAGE_SQL, SUM_USAGE_SQL } from "../usage-columns.ts";
 import { ATTEMPTS, BATCHES, ITEMS, JOBS } from "./postgres-migrations.ts";
 import { type Statement, statement } from "./statement.ts";
 
@@ -56,7 +56,7 @@ export const COUNT_READ_ROWS = statement(`
   UPDATE ${JOBS} SET total_rows = GREATEST(total_rows, :totalRows) WHERE id = :jobId`);
 
 export const COUNT_ITEMS = statement(`
-  SELECT status, COUNT(*) AS n, ${SUM_USAGE_SQL}
+  SELECT status, COUNT(*) AS n, ${COUNT_WITH_USAGE_SQL}, ${SUM_USAGE_SQL}
   FROM ${ITEMS} WHERE job_id = :jobId AND row_index < ${ROW_LIMIT} GROUP BY status`);
 
 export const NEXT_DUE = statement(`

@@ -1,6 +1,6 @@
 /** Every statement of the SQLite ledger. Parameters have names (`:token`), so their order does not matter. */
 
-import { ADD_USAGE_SQL, SUM_USAGE_SQL } from "../usage-columns.ts";
+import { ADD_USAGE_SQL, COUNT_WITH_USAGE_SQL, SUM_USAGE_SQL } from "../usage-columns.ts";
 
 export const FIND_JOB_ID = "SELECT id FROM agent_jobs";
 
@@ -68,10 +68,10 @@ export const FINISH_READING = `
   UPDATE agent_jobs SET headers_json = :headers, total_rows = :totalRows, is_reading = 0`;
 
 export const COUNT_ITEMS = `
-  SELECT status, COUNT(*) AS n, ${SUM_USAGE_SQL}
+  SELECT status, COUNT(*) AS n, ${COUNT_WITH_USAGE_SQL}, ${SUM_USAGE_SQL}
   FROM agent_job_items WHERE row_index < :rowLimit GROUP BY status
   UNION ALL
-  SELECT 'pending', SUM(MIN(row_count, :rowLimit - first_row)), 0, 0, 0, 0, 0, 0, 0
+  SELECT 'pending', SUM(MIN(row_count, :rowLimit - first_row)), 0, 0, 0, 0, 0, 0, 0, 0
   FROM agent_job_blocks WHERE first_row < :rowLimit`;
 
 /** Makes the running rows of a dead process pending; their attempts do not count. */
