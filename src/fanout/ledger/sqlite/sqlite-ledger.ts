@@ -237,7 +237,7 @@ export class SqliteLedger extends SqliteReads implements JobLedger {
   }
 
   async completeWithReused(answers: readonly ReusedAnswer[]): Promise<number> {
-    return this.#db.transaction(() => this.#completeWithReused(answers));
+    return this.#change(() => this.#completeWithReused(answers));
   }
 
   async appendRows(rows: readonly NewItem[], answers: readonly ReusedAnswer[]): Promise<void> {

@@ -294,3 +294,24 @@ test("a run begins although another process checks the run lock at that moment",
     await once(looking, "exit");
   });
 });
+
+test("reused answers are stored once a full disk has space again", async (context) => {
+  await withHome(async (home) => {
+    const store = new SqliteStore(home);
+    const rows = async function* () {
+      yield { itemId: "row-1", rowIndex: 0, sourceId: null, row: { name: "Tom" }, question: "1".repeat(32) };
+    };
+    await store.create(job, rows(), () => ({ headers: ["name"], isReading: false }));
+    await using ledger = await store.open(job.id);
+    assert.ok(ledger);
+    assert.equal(await ledger.acquireRun(), true);
+    const full = Object.assign(new Error("database or disk is full"), { errcode: 13 });
+    const transaction = context.mock.method(SqliteDatabase.prototype, "transaction");
+    transaction.mock.mockImplementationOnce(() => {
+      throw full;
+    });
+    const answer = { question: "1".repeat(32), result: "{}", jobId: "other", itemId: "row-1" };
+    assert.equal(await ledger.completeWithReused([{ rowIndex: 0, answer }]), 1);
+    assert.equal((await ledger.item("row-1"))?.status, "completed");
+  });
+});
