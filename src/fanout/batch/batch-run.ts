@@ -87,8 +87,11 @@ export class BatchRun {
   async run(signal: AbortSignal): Promise<void> {
     const { ledger, clock } = this.#options;
     this.#signal = signal;
-    if (!(await ledger.batches.acquireLeadership())) return;
     while (!signal.aborted) {
+      if (!(await ledger.batches.acquireLeadership())) {
+        this.#submitted = { groups: 0, rows: 0, answered: 0 };
+        return;
+      }
       if (await this.#step()) return;
       await sleep(clock, this.#pollMs, signal).catch(() => undefined);
       this.#pollMs = Math.min(MAX_POLL_INTERVAL_MS, this.#pollMs * 1.5);

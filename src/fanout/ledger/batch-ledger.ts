@@ -38,8 +38,9 @@ export type BatchGroupState =
 /** The batch groups of a job. A row in a batch group is pending and cannot be leased. */
 export interface BatchLedger {
   /**
-   * Acquires the right to submit batch groups and apply their results, until the ledger is closed. Returns false if
-   * another process has it.
+   * Acquires the right to submit batch groups and apply their results, until the ledger is closed or its connection is
+   * lost. Returns false if another process has it. Call it before each step; it returns true at once while the right
+   * lasts.
    */
   acquireLeadership(): Promise<boolean>;
   /** Returns all batch groups, oldest first. */

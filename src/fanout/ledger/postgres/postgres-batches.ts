@@ -39,11 +39,16 @@ export class PostgresBatches implements BatchLedger {
       const client = await this.#database.connection();
       try {
         const { rows } = await execute(client, sql.TRY_ACQUIRE_LEADERSHIP, { jobId: this.#jobId });
-        if (rows[0]?.leads === true) this.#leaderConnection = client;
+        if (rows[0]?.leads !== true) return false;
+        this.#leaderConnection = client;
+        // The database has released the lock, so another process may acquire it.
+        client.once("error", () => {
+          if (this.#leaderConnection === client) void this.stopLeading();
+        });
+        return true;
       } finally {
-        if (!this.#leaderConnection) client.release();
+        if (this.#leaderConnection !== client) client.release();
       }
-      return this.#leaderConnection !== null;
     });
   }
 

@@ -337,6 +337,26 @@ if (missing) {
     await next.releaseRun();
   });
 
+  test("a process that lost the connection with its right to submit batches has no right until it acquires it again", async () => {
+    await using store = await PostgresStore.open({ databaseUrl: url });
+    await using first = await startedJob(store, 1);
+    await using second = await store.open(first.jobId);
+    assert.ok(second);
+    assert.equal(await first.batches.acquireLeadership(), true);
+    assert.equal(await first.batches.acquireLeadership(), true);
+    assert.equal(await second.batches.acquireLeadership(), false);
+    const ended = await query(
+      `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'
+        AND ((classid::bigint << 32) | objid::bigint) = hashtextextended('batches of ' || $1, 0)`,
+      [first.jobId],
+    );
+    assert.equal(ended.length, 1);
+    await until("the right is free", () => second.batches.acquireLeadership());
+    await until("the first process notices the loss", async () => !(await first.batches.acquireLeadership()));
+    await second[Symbol.asyncDispose]();
+    await until("the right is free again", () => first.batches.acquireLeadership());
+  });
+
   test("a database with a pre-release schema is rejected and left unchanged", async () => {
     const old = await server.createDatabase();
     const client = new pg.Client({ connectionString: old });
