@@ -1,4 +1,4 @@
-import { closeSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { closeSync, fstatSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { hasErrorCode } from "../base/error-code.ts";
 import { isObject } from "../base/type-guards.ts";
@@ -19,6 +19,8 @@ export class Rollout implements Disposable {
   constructor(home: string, threadId: string) {
     using directory = OutputDirectory.open(home, { make: true, mode: 0o700 });
     this.#fd = directory.openAppend(path.basename(rolloutPath(home, threadId)));
+    // Ends a line that a crash truncated. The reader ignores an empty line.
+    if (fstatSync(this.#fd).size > 0) writeFileSync(this.#fd, "\n");
   }
 
   append(item: JsonObject): void {
