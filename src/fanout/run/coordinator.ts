@@ -76,9 +76,16 @@ export async function coordinateJob(options: CoordinatorOptions, coordinatedJob:
   const isCancelledBefore = coordinatedJob.resumed && found.status === "cancelled";
   const from = isCancelledBefore ? JOB_STATUSES : JOB_STATUSES.filter((status) => status !== "cancelled");
   await ledger.setStatus("running", from);
-  const end = await runRows(options, ledger, await ledger.job(), coordinatedJob, files);
-  options.listener?.ended?.(end);
-  return end;
+  try {
+    const end = await runRows(options, ledger, await ledger.job(), coordinatedJob, files);
+    options.listener?.ended?.(end);
+    return end;
+  } catch (error) {
+    // The ledger itself may have failed. Then the first error is the one to report.
+    const stop = otherStop(errorMessage(error));
+    await ledger.setStatus("paused", ["running"], stop).catch(() => undefined);
+    throw error;
+  }
 }
 
 /** Returns the budget with the price it needs, or undefined if none is set. */
@@ -140,11 +147,6 @@ async function runRows(
         onRetry: (retry) => listener.retrying?.(retry),
       }),
     );
-  } catch (error) {
-    // The ledger itself may have failed. Then the first error is the one to report.
-    const stop = otherStop(errorMessage(error));
-    await ledger.setStatus("paused", ["running"], stop).catch(() => undefined);
-    throw error;
   } finally {
     await ticker.stop().catch(() => undefined);
     await rateStatus.close();

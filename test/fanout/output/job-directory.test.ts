@@ -4,6 +4,7 @@ import { mkdir, readdir, readFile, rename, symlink, writeFile } from "node:fs/pr
 import path from "node:path";
 import { suite, test } from "node:test";
 import { systemClock } from "../../../src/async/clock.ts";
+import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
 import type { JobProgress } from "../../../src/fanout/output/job-progress.ts";
 import { RATE_STATUS_FILE, RateStatusFile } from "../../../src/fanout/output/rate-status-file.ts";
 import { OutputDirectory } from "../../../src/files/output-directory.ts";
@@ -63,6 +64,11 @@ suite("the directory of a job", () => {
     await symlink(victim, log);
     await assert.rejects(harness.run(), /results\.jsonl: a symbolic link has this name/);
     assert.equal(await readFile(victim, "utf8"), SECRET);
+    // The run has ended, so the job must not look like a running one.
+    await using ledger = await new SqliteStore(harness.jobsHome).open(summary.job.id);
+    const job = await ledger?.job();
+    assert.equal(job?.status, "paused");
+    assert.match(job?.stop?.reason ?? "", /results\.jsonl: a symbolic link has this name/);
   });
 
   test("does not receive the rate status through a link or a replaced directory", async () => {
