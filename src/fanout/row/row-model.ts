@@ -8,7 +8,7 @@ type Attempt = Pick<ItemRecord, "attempts" | "errorClass">;
  */
 export function modelForAttempt(job: Pick<JobRecord, "task" | "settings">, item: Attempt): string {
   const { model = job.task.model, fallbackModel } = job.settings;
-  return fallbackModel !== undefined && usesFallback(job, item) ? fallbackModel : model;
+  return usesFallback(job, item) ? (fallbackModel ?? model) : model;
 }
 
 /** Reports whether the fallback model has not tried the row yet. */
@@ -16,6 +16,8 @@ export function hasFallbackLeft(job: Pick<JobRecord, "settings">, item: Attempt)
   return job.settings.fallbackModel !== undefined && !usesFallback(job, item);
 }
 
-function usesFallback({ settings }: Pick<JobRecord, "settings">, item: Attempt): boolean {
+/** Reports whether the current attempt is that of the fallback model, which is the last one. */
+export function usesFallback({ settings }: Pick<JobRecord, "settings">, item: Attempt): boolean {
+  if (settings.fallbackModel === undefined) return false;
   return item.attempts > settings.maxAttempts || item.errorClass === "refused";
 }

@@ -13,6 +13,8 @@ export interface AttemptRunOptions {
   maxAttempts: number;
   /** Reports whether the fallback model can still try a row that this attempt's model failed. */
   hasFallbackLeft(item: ItemRecord): boolean;
+  /** Reports whether this attempt is that of the fallback model, which is the last one. */
+  usesFallback(item: ItemRecord): boolean;
   clock: Clock;
   random: () => number;
   /** Pauses the job. Called before the row is released, so that no slot leases the row again. */
@@ -69,7 +71,7 @@ async function recordFailure(
 ): Promise<AttemptResult> {
   const { ledger, maxAttempts } = options;
   const { errorClass, message, usage } = failure;
-  const isDone = failure.final || lease.item.attempts >= maxAttempts;
+  const isDone = failure.final || lease.item.attempts >= maxAttempts || options.usesFallback(lease.item);
   if (!isDone || options.hasFallbackLeft(lease.item)) {
     const delayMs = retryDelay(options, lease.item.attempts, errorClass);
     const isHeld = await ledger.retry(lease, failure, delayMs);

@@ -13,7 +13,7 @@ import {
 } from "../job.ts";
 import type { ItemLease, JobLedger } from "../ledger/job-ledger.ts";
 import type { RowRetry } from "../output/job-listener.ts";
-import { hasFallbackLeft } from "../row/row-model.ts";
+import { hasFallbackLeft, usesFallback } from "../row/row-model.ts";
 import type { ApiRejection, RowAgent } from "../row/row-outcome.ts";
 import type { RateLimiter } from "./rate-limiter.ts";
 import { type AttemptResult, type AttemptRunOptions, runAttempt } from "./run-attempt.ts";
@@ -85,6 +85,7 @@ class Scheduler {
       ...options,
       maxAttempts: options.job.settings.maxAttempts,
       hasFallbackLeft: (item) => hasFallbackLeft(options.job, item),
+      usesFallback: (item) => usesFallback(options.job, item),
       random: options.random ?? Math.random,
       pause: (reason) => this.#halt("paused", otherStop(reason)),
     };

@@ -296,3 +296,15 @@ test("a job completes although ten of a hundred rows get 429", { timeout: 600_00
   assert.equal(summary.job.status, "completed");
   assert.equal(summary.counts.completed, 100);
 });
+
+test("a row that the model refused is not attempted by it again after the fallback model fails", async () => {
+  await using harness = await FanoutHarness.open((request) =>
+    request.body.model === "m"
+      ? { type: "status", status: 400, body: { error: { code: "content_policy_violation", message: "no" } } }
+      : says("no report"),
+  );
+  const { summary } = await harness.run({ table: catTable(1), settings: { fallbackModel: "f" } });
+  assert.equal(summary.counts.failed, 1);
+  const models = harness.mock.requests.map(({ body }) => body.model);
+  assert.equal(models.filter((model) => model === "m").length, 1, models.join(", "));
+});
