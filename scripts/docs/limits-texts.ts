@@ -121,7 +121,7 @@ export const DOCUMENTED_LIMITS: Readonly<Record<string, readonly DocumentedLimit
   Files: [
     limit("file-methods", "MAX_READ_FILE_BYTES", "file that `fs/readFile` returns; use blocks for larger ones"),
     limit("file-handles", "MAX_FILE_HANDLES", "open files per connection"),
-    limit("file-handles", "MAX_BLOCK_BYTES", "block of `fs/readBlock` and `fs/writeBlock`"),
+    limit("file-schemas", "MAX_BLOCK_BYTES", "block of `fs/readBlock` and `fs/writeBlock`"),
     limit("directories", "MAX_DIRECTORY_ENTRIES", "entries that `fs/readDirectory` returns"),
     limit("walk", "MAX_WALK_RESPONSE_BYTES", "response of `fs/walk`"),
     limit("scan", "MAX_SCANNED_ENTRIES", "entries of one directory that `cp` copies"),

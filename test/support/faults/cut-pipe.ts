@@ -37,15 +37,24 @@ export async function carryThroughCuts(client: ExecServerClient, cuts: Cuts): Pr
     }
   })();
   const part = 20_000;
+  const share = data.length / (cuts.cuts + 2);
+  let madeCuts = 0;
+  let nextCut = Promise.withResolvers<void>();
   const typing = (async () => {
-    for (let at = 0; at < data.length; at += part) await child.write(data.subarray(at, at + part));
+    for (let at = 0; at < data.length; at += part) {
+      // A fast server would otherwise echo everything before the first cut.
+      while (madeCuts < cuts.cuts && at > share * (madeCuts + 2)) await nextCut.promise;
+      await child.write(data.subarray(at, at + part));
+    }
     await child.closeStdin();
   })();
   for (let cut = 1; cut <= cuts.cuts; cut++) {
-    const share = (data.length / (cuts.cuts + 2)) * cut;
-    await until(`output before cut ${cut}`, () => received > share, reading);
+    await until(`output before cut ${cut}`, () => received > share * cut, reading);
     const before = cuts.opened();
     await cuts.cut(cut);
+    madeCuts = cut;
+    nextCut.resolve();
+    nextCut = Promise.withResolvers();
     await until(`a new connection after cut ${cut}`, () => cuts.opened() > before, reading);
   }
   await Promise.all([reading, typing]);
