@@ -2,7 +2,7 @@ import { errorMessage } from "../../base/error-message.ts";
 import { parseObject } from "../../base/json-fields.ts";
 import type { Principal } from "../auth/principal.ts";
 import { type ConsoleAuth, consoleSecretIn } from "../console/console-auth.ts";
-import type { JobsRequest } from "../console/jobs-http-api.ts";
+import { findRetriedJob, type JobsRequest } from "../console/jobs-http-api.ts";
 import type { ApiResponse, SignInRequest } from "../console/sign-in-http-api.ts";
 import type { AuditEvent, ServerEvent } from "./audit-event.ts";
 import type { AuditLog } from "./audit-log.ts";
@@ -37,8 +37,8 @@ export async function auditJobs(
   request: Pick<JobsRequest, "method" | "target">,
   handle: () => Promise<ApiResponse | null>,
 ): Promise<ApiResponse | null> {
-  const [, jobId] = /^\/api\/jobs\/([^/?]+)\/retry(?:\?|$)/.exec(request.target) ?? [];
-  if (!log || jobId === undefined || request.method !== "POST") return handle();
+  const jobId = findRetriedJob(request.target);
+  if (!log || jobId === null || request.method !== "POST") return handle();
   return audit(log, { event: "console/retryJob", jobId }, handle, () => principal);
 }
 

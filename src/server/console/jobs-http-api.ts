@@ -33,18 +33,18 @@ export async function handleJobsRequest(
   principal: Principal | null,
   request: JobsRequest,
 ): Promise<ApiResponse | null> {
-  const url = URL.parse(request.target, "http://here");
-  const [, api, jobs, ...names] = url?.pathname.split("/") ?? [];
-  if (!url || api !== "api" || jobs !== "jobs") return null;
+  const target = parseTarget(request.target);
+  if (!target) return null;
+  const { names, query: parameters } = target;
   if (!principal) return textResponse(401, "sign in first");
   // Jobs are files of the user that runs the server.
   if (principal.role !== "operator" && !isServerUser(principal)) return textResponse(403, "jobs require an operator");
   if (!runQuery) return textResponse(404, "jobs are disabled; start the server with `--jobs DIR`");
-  const method = names.length === 2 && names[1] === "retry" ? "POST" : "GET";
+  const method = isRetry(names) ? "POST" : "GET";
   if (request.method !== method) return textResponse(405, `method not allowed; use ${method}`);
   let query: JobsQuery | null;
   try {
-    query = await parseJobsQuery(names.map(decodeURIComponent), url.searchParams, request);
+    query = await parseJobsQuery(names, parameters, request);
   } catch (error) {
     return textResponse(400, errorMessage(error));
   }
@@ -54,6 +54,21 @@ export async function handleJobsRequest(
     return textResponse(500, errorMessage(error));
   }
 }
+
+/** Returns the id of the job that a POST request to this target retries, percent-encoded. Null for another target. */
+export function findRetriedJob(target: string): string | null {
+  const { names } = parseTarget(target) ?? { names: [] };
+  return isRetry(names) ? (names[0] ?? null) : null;
+}
+
+/** Returns the percent-encoded names below `/api/jobs`, and the query string. Null for another path. */
+function parseTarget(target: string): { names: string[]; query: URLSearchParams } | null {
+  const url = URL.parse(target, "http://here");
+  const [, api, jobs, ...names] = url?.pathname.split("/") ?? [];
+  return url && api === "api" && jobs === "jobs" ? { names, query: url.searchParams } : null;
+}
+
+const isRetry = (names: readonly string[]) => names.length === 2 && names[1] === "retry";
 
 function reply(result: JobsResult): ApiResponse {
   switch (result.type) {
@@ -67,11 +82,12 @@ function reply(result: JobsResult): ApiResponse {
 }
 
 async function parseJobsQuery(
-  [jobId, part, itemId, ...more]: string[],
+  [encodedJobId, part, encodedItemId, ...more]: string[],
   query: URLSearchParams,
   request: JobsRequest,
 ): Promise<JobsQuery | null> {
   if (more.length > 0) return null;
+  const [jobId, itemId] = [encodedJobId, encodedItemId].map((name) => name && decodeURIComponent(name));
   if (jobId === undefined || jobId === "") return { type: "list" };
   if (part === undefined) return { type: "job", jobId };
   if (part === "rows" && itemId !== undefined) return { type: "row", jobId, itemId };

@@ -10,9 +10,11 @@ import { JobsQueryService } from "../../../src/fanout/view/jobs-service.ts";
 import { createLocalHost } from "../../../src/host/local-host.ts";
 import { jobList, resultsPart, rowDetails, rowPage } from "../../../src/protocol/console/console-job-schemas.ts";
 import { AuditLog } from "../../../src/server/audit/audit-log.ts";
+import { auditJobs } from "../../../src/server/audit/audited-console.ts";
 import { parseAuthFlags } from "../../../src/server/auth/auth-config.ts";
+import { LOCAL_PRINCIPAL } from "../../../src/server/auth/principal.ts";
 import type { WebSocketAuth } from "../../../src/server/auth/websocket-auth.ts";
-import type { JobsQueryHandler } from "../../../src/server/console/jobs-http-api.ts";
+import { handleJobsRequest, type JobsQueryHandler } from "../../../src/server/console/jobs-http-api.ts";
 import { ExecServer } from "../../../src/server/exec-server.ts";
 import { listen } from "../../../src/server/listen/listen.ts";
 import { scratchDirectory } from "../../support/servers/serve.ts";
@@ -178,6 +180,33 @@ test("the jobs API records the outcome of each retry in the audit log", async ()
     ],
   );
 });
+
+test("the jobs API records a retry in the audit log for each spelling of its path", async () => {
+  const path = join(scratch.path, "audit-spellings.jsonl");
+  const log = new AuditLog(path, { clock: systemClock });
+  let retries = 0;
+  const audited = jobsRequestAudit(log, async ({ type }) => {
+    if (type === "retry") retries++;
+    return { type: "found", json: "{}" };
+  });
+  const targets = ["/api/./jobs/J/retry", "/x/../api/jobs/J/retry", "//host/api/jobs/J/retry", "/api\\jobs/J/retry"];
+  targets.push("http://host/api/jobs/J/retry", "/api/jobs/J/retry#x");
+  for (const target of targets) await audited("POST", target);
+  for (const target of targets) assert.equal((await audited("GET", target))?.status, 405, target);
+  for (const method of ["GET", "POST"]) await audited(method, "/api/jobs/J/re%74ry");
+  log.close();
+  const lines = readFileSync(path, "utf8").split("\n");
+  assert.equal(lines.filter((line) => line.includes('"console/retryJob"')).length, retries);
+  assert.equal(retries, targets.length);
+});
+
+/** Returns a function that handles a request of the server's user as the console does. */
+function jobsRequestAudit(log: AuditLog, handler: JobsQueryHandler) {
+  return (method: string, target: string) => {
+    const request = { method, target, body: async () => "{}" };
+    return auditJobs(log, LOCAL_PRINCIPAL, request, () => handleJobsRequest(handler, LOCAL_PRINCIPAL, request));
+  };
+}
 
 test("the jobs API rejects requests without a console session, of other users and of other origins", async () => {
   const token = "0123456789abcdef0123456789abcdef";
