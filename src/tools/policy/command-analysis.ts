@@ -51,7 +51,7 @@ function follow(analysis: CommandAnalysis, argv: readonly string[], open: boolea
   if (depth > MAX_DEPTH) markHidden(analysis, "certainly");
   else if (wrapper) followWrapper(analysis, wrapper, argv, open, depth);
   else if (SHELLS.has(name)) followShell(analysis, argv, open, depth);
-  else if (name === "eval") followLine(analysis, argv.slice(1).join(" "), open, depth);
+  else if (name === "eval") followLine(analysis, argv.slice(argv[1] === "--" ? 2 : 1).join(" "), open, depth);
   else if (name === "find") followFind(analysis, argv, depth);
   else if (RUNNERS.test(name)) {
     markHidden(analysis, "maybe");
@@ -77,8 +77,11 @@ function followWrapper(
     return;
   }
   let at = options + (wrapper.operands ?? 0);
-  while (wrapper.assigns && /^[^=/]+=/.test(words[at] ?? "")) at++;
+  for (let word = words[at]; wrapper.assigns && word?.includes("="); word = words[++at])
+    // An assignment for `env`, but a command for `sudo`.
+    if (word.startsWith("/")) analysis.commands.push({ argv: words.slice(at), open, guessed: true });
   const inner = words.slice(at);
+  if (inner.length === 0 && wrapper.startsShell) markHidden(analysis, "certainly");
   if (inner.length > 0 || open) follow(analysis, inner, open || wrapper.appends === true, depth + 1);
 }
 

@@ -11,6 +11,8 @@ export interface Wrapper {
   assigns?: boolean;
   /** Whether the program appends arguments from another source. */
   appends?: boolean;
+  /** Whether the program starts a shell if it has no command. */
+  startsShell?: boolean;
 }
 
 const splitWords = (text: string): string[] => text.split(" ");
@@ -48,7 +50,7 @@ export const WRAPPERS: ReadonlyMap<string, Wrapper> = new Map<string, Wrapper>([
   ],
   ["stdbuf", { flags: [], takes: splitWords("-i --input -o --output -e --error") }],
   ["time", { flags: splitWords("-p -v -a --portability --verbose --append -q --quiet"), takes: splitWords("-f -o") }],
-  ["chroot", { flags: ["--skip-chdir"], takes: splitWords("--groups --userspec"), operands: 1 }],
+  ["chroot", { flags: ["--skip-chdir"], takes: splitWords("--groups --userspec"), operands: 1, startsShell: true }],
   ["taskset", { flags: splitWords("-a --all-tasks -c --cpu-list"), takes: [], operands: 1 }],
   ["chrt", { flags: splitWords("-a -b -d -f -i -o -r -v -R"), takes: splitWords("-T -P -D"), operands: 1 }],
   [
@@ -77,6 +79,6 @@ export const WRAPPERS: ReadonlyMap<string, Wrapper> = new Map<string, Wrapper>([
 /** Shells whose command lines can be parsed. */
 export const SHELLS: ReadonlySet<string> = new Set(splitWords("sh bash rbash dash ash ksh ksh93 mksh zsh"));
 
-/** Programs that run others in ways that are not analyzed: interpreters, tracers, multiplexers, remote shells. */
+/** Programs that run others in ways that are not analyzed: interpreters, builtins, tracers, multiplexers, remote shells. */
 export const RUNNERS =
-  /^(\.|source|trap|coproc|(python|perl|ruby|nodejs|node|deno|bun|php|lua|tclsh|expect|guile|Rscript|osascript|[gmn]?awk)[\d.]*|fish|t?csh|pwsh|nu|xonsh|elvish|su|runuser|setpriv|pkexec|run0|systemd-run|unshare|nsenter|capsh|bwrap|firejail|flock|script|watch|entr|parallel|strace|ltrace|gdb|perf|valgrind|ssh|docker|podman|kubectl|tmux|screen|at|batch|crontab|dbus-run-session|fakeroot|proot|faketime|rlwrap|setarch|prlimit|cgexec|numactl|catchsegv|start-stop-daemon|daemonize|xvfb-run|ld-linux.*|ld\.so)$/;
+  /^(\.|source|trap|coproc|alias|hash|emulate|mapfile|readarray|compgen|(python|perl|ruby|nodejs|node|deno|bun|php|lua|tclsh|expect|guile|Rscript|osascript|[gmn]?awk)[\d.]*|fish|t?csh|pwsh|nu|xonsh|elvish|su|sg|runuser|runcon|choom|uclampset|setpriv|pkexec|run0|systemd-run|unshare|nsenter|capsh|bwrap|firejail|flock|script|watch|entr|parallel|strace|ltrace|gdb|perf|valgrind|ssh|docker|podman|kubectl|tmux|screen|at|batch|crontab|dbus-run-session|fakeroot|proot|faketime|rlwrap|setarch|linux(32|64)|i386|x86_64|uname26|prlimit|cgexec|numactl|catchsegv|start-stop-daemon|daemonize|xvfb-run|ld-linux.*|ld\.so)$/;

@@ -38,6 +38,7 @@ test("a rule that refuses a command also matches it behind programs that run it"
     ...["dash -c 'env sh -c \"rm x\"'", "eval rm x", "eval 'rm x'", "find . -exec rm '{}' ';'", "ionice -c 3 rm"],
     ...["find . -type f -execdir rm '{}' +", "time -p rm".replace("time", "/usr/bin/time"), "env env nice env rm"],
     ...["sudo timeout 5 xargs sh -c 'A=1 exec /bin/rm \"x y\"'", "taskset -c 0 rm x", "toybox rm x"],
+    ...["env A/B=1 rm x", "env '=1' rm x", "env /A=1 rm x", "sudo A/B=1 rm x", "eval -- rm x", "eval -- 'rm x'"],
   ];
   for (const line of lines) assert.equal(judge(line, ["rm"]), "refuse", line);
 });
@@ -49,6 +50,8 @@ test("a line that cannot be analyzed is not allowed without a prompt", () => {
     ...["xargs -I% sh -c %", "xargs --what rm", "sudo -i", "sudo -s rm", "python3 -c 'x'", "perl -e x", "awk x"],
     ...["source x", ". x", "trap rm EXIT", "ssh host rm", "su -c rm", "watch rm", "strace rm", "fish -c rm"],
     ...["find . -exec '{}' ';'", "find . -exec rm", "eval $x", "bash -c", "node x.js", "flock f rm"],
+    ...["echo rm x | chroot /", "sudo /A=1/rm x", "alias x=rm\nx y", "hash -p /bin/rm x; x y", "emulate sh -c 'rm x'"],
+    ...["compgen -C 'rm x'", "mapfile -C 'rm x' -c 1", "linux64 rm x", "choom -n 0 -- rm x", "sg root 'rm x'"],
   ];
   for (const line of lines) assert.equal(judge(line, ["rm"]), "ask", line);
 });
