@@ -29,13 +29,21 @@ const LISTING = {
 
 /** Runs the CLI with the URL of a server that lists these processes. Returns stdout. */
 async function runWith(processes: readonly object[], args: (url: string) => string[]): Promise<string> {
+  return runWithResults({ "process/list": { processes } }, args);
+}
+
+/** Runs the CLI with the URL of a server that returns these results. Returns stdout. */
+async function runWithResults(
+  results: Readonly<Record<string, object>>,
+  args: (url: string) => string[],
+): Promise<string> {
   const server = new WebSocketServer({ port: 0, host: "127.0.0.1" });
   server.on("connection", (socket) => {
     socket.on("message", (data) => {
       const { id, method } = JSON.parse(String(data)) as { id?: number; method?: string };
       if (id === undefined) return;
-      const extensions: string[] = [];
-      const result = method === "initialize" ? { sessionId: "s", extensions } : { processes };
+      const initialized = { sessionId: "s", extensions: ["attach"] };
+      const result = method === "initialize" ? initialized : (results[method ?? ""] ?? {});
       socket.send(JSON.stringify({ id, result }));
     });
   });
@@ -55,6 +63,40 @@ test("`procwire ps` prints no control character that a hostile server sends", as
   for (const word of ["h", "who", "SIG"]) assert.ok(stdout.includes(`${word}\\x1b[2J`), stdout);
   assert.doesNotMatch(stdout, UNSEEN);
   assert.equal(stdout.split("\n").length, 3);
+});
+
+test("`procwire access list` prints no control character that a hostile server sends", async () => {
+  const access = { accessId: `a${EVIL}`, kind: "connection", principal: EVIL, peer: EVIL, device: EVIL };
+  const entry = { ...access, sinceMs: 0, lastUsedAtMs: 0, tokenId: EVIL, isCurrent: true };
+  const stdout = await runWithResults({ "access/list": { accesses: [entry] } }, (url) => [
+    ...["access", "list", "--connect", url],
+  ]);
+  assert.ok(stdout.includes("a\\x1b[2J"), stdout);
+  assert.doesNotMatch(stdout, UNSEEN);
+  assert.equal(stdout.split("\n").length, 3);
+});
+
+test("`procwire share` and `console` print no control character that a hostile server sends", async () => {
+  const results = {
+    "process/list": { processes: [{ ...LISTING, running: true, name: "api" }] },
+    "process/share": { token: EVIL, expiresAtMs: 0 },
+    "console/login": { fragment: `#token=${EVIL}`, validMs: 0 },
+  };
+  for (const words of [["share", "api"], ["console"]]) {
+    const stdout = await runWithResults(results, (url) => [...words, "--connect", url]);
+    assert.match(stdout, /^http:\/\/127\.0\.0\.1:\d+\/#[^\n]*\n$/);
+    assert.doesNotMatch(stdout, UNSEEN);
+  }
+});
+
+test("`procwire run --detach` prints no control character that a hostile server sends", async () => {
+  const results = {
+    "process/start": { processId: "p", handle: EVIL },
+    "environment/info": { shell: { name: "sh", path: "/bin/sh" }, cwd: "file:///" },
+  };
+  const stdout = await runWithResults(results, (url) => ["run", "--connect", url, "--detach", "--", "true"]);
+  assert.match(stdout, /^\\x1b[^\n]*\n$/);
+  assert.doesNotMatch(stdout, UNSEEN);
 });
 
 test("completion offers no handle or name that a shell would expand, and no control character", async () => {

@@ -1,6 +1,6 @@
 import { constants } from "node:os";
 import { userMessage } from "../../base/error-message.ts";
-import { printableText } from "../../base/text/printable-text.ts";
+import { printableLine, printableText } from "../../base/text/printable-text.ts";
 import { standardStream } from "../../server/lifecycle/stdio-stream.ts";
 import { type Command, singleArgument } from "../command.ts";
 import type { HelpPage } from "../help/help-page.ts";
@@ -56,7 +56,7 @@ export const command: Command = defineServerCommand("attach", HELP, {
           return forceExit(end.status.exitCode);
         case "detached":
           await child.detach();
-          standardStream(2).write(`\r\n[detached from ${handle}]\r\n`);
+          standardStream(2).write(`\r\n[detached from ${printableLine(handle)}]\r\n`);
           return forceExit(0);
         case "signaled":
           await child.detach();

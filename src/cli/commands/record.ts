@@ -105,7 +105,9 @@ async function recordAttached(values: AttachValues, id: string, [file, ...more]:
   const recorder = new Recorder(recording, { argv, version, size: child.size ?? DEFAULT_TERMINAL_SIZE });
   const interrupted = Promise.withResolvers<number>();
   const stopSignals = onSignals(["SIGINT", "SIGTERM"], () => interrupted.resolve(0));
-  process.stderr.write(`procwire record: recording ${handle} to ${printableText(file)}; Ctrl-C ends the recording\n`);
+  process.stderr.write(
+    `procwire record: ${printableText(`recording ${handle} to ${file}`)}; Ctrl-C ends the recording\n`,
+  );
   try {
     return await Promise.race([recorder.followAttached(child), interrupted.promise]);
   } finally {

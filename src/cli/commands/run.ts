@@ -3,7 +3,7 @@ import { constants } from "node:os";
 import path from "node:path";
 import { sleep, systemClock } from "../../async/clock.ts";
 import { errorMessage, userMessage } from "../../base/error-message.ts";
-import { printableText } from "../../base/text/printable-text.ts";
+import { printableLine, printableText } from "../../base/text/printable-text.ts";
 import type { ConnectionState } from "../../client/exec-server-client.ts";
 import { DEFAULT_ENV_POLICY, filterSecrets } from "../../exec/backend/secret-filter.ts";
 import { parseStartFailure } from "../../exec/compat.ts";
@@ -172,7 +172,8 @@ export async function runOnBackend(
         isAnswered: params.terminalQueries === "server",
       });
       if (end.type === "exited") await observed;
-      for (const line of sandboxed?.blockedLines() ?? []) standardStream(2).write(`procwire run: ${line}\n`);
+      for (const line of sandboxed?.blockedLines() ?? [])
+        standardStream(2).write(`procwire run: ${printableLine(line)}\n`);
       return await exitCodeOf(end, child);
     } catch (error) {
       standardStream(2).write(`procwire run: ${printableText(userMessage(error))}\n`);
@@ -188,7 +189,7 @@ async function reportDetached(child: ExecProcess): Promise<number> {
     throw new Error("cannot detach: the server does not return process handles (requires procwire serve)");
   const { handle } = child;
   await child.detach();
-  process.stdout.write(`${handle}\n`);
+  process.stdout.write(`${printableLine(handle)}\n`);
   return 0;
 }
 

@@ -67,7 +67,7 @@ const revoke: Command = defineServerCommand("access revoke", REVOKE_HELP, {
 
 function columns(nowMs: number): TableColumn<AccessEntry>[] {
   return [
-    { title: "ID", cell: ({ accessId, isCurrent }) => `${accessId}${isCurrent ? "*" : ""}` },
+    { title: "ID", cell: ({ accessId, isCurrent }) => `${printableLine(accessId)}${isCurrent ? "*" : ""}` },
     { title: "PRINCIPAL", cell: ({ principal }) => printableLine(principal), minWidth: 8 },
     { title: "FROM", cell: ({ peer, device }) => printableLine(peer || device || "-"), minWidth: 8 },
     { title: "AGE", cell: ({ sinceMs }) => formatAge(nowMs - sinceMs) },

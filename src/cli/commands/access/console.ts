@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { printableText } from "../../../base/text/printable-text.ts";
+import { printableLine, printableText } from "../../../base/text/printable-text.ts";
 import { type Command, UsageError } from "../../command.ts";
 import type { HelpPage } from "../../help/help-page.ts";
 import { requireServerUrl } from "../../options/connect-options.ts";
@@ -37,7 +37,8 @@ export const command: Command = defineServerCommand("console", HELP, {
     await using client = await openClient(values, ({ type }) => {
       if (type === "reconnecting" && !isDirect) logLine("connection lost, reconnecting");
     });
-    const { fragment } = await client.call("console/login", {});
+    const login = await client.call("console/login", {});
+    const fragment = printableLine(login.fragment);
     if (isDirect) {
       const { origin } = new URL(server.replace(/^ws/i, "http"));
       print(`${origin}/${fragment}`, values.open === true);

@@ -114,7 +114,7 @@ const create: Command = defineServerCommand("share", HELP, {
     }
     const role = values.drive ? "driver" : "viewer";
     const { token } = await client.share(handle, { role, ttlMs });
-    process.stdout.write(`${shareUrl(url, handle, token, role) ?? token}\n`);
+    process.stdout.write(`${printableLine(shareUrl(url, handle, token, role) ?? token)}\n`);
     return 0;
   },
 });
