@@ -1,5 +1,6 @@
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 import { type Clock, systemClock } from "../async/clock.ts";
+import { normalizeHost } from "../protocol/network/domain-pattern.ts";
 import type {
   NetworkAnswer,
   NetworkDecision,
@@ -53,9 +54,11 @@ export class NetworkProxy {
 
   /** Throws the errors of Codex for an invalid config. */
   constructor(options: NetworkProxyOptions) {
-    const { config, processId, isOwnListener, lookup = lookupAddresses, decide, onDecision } = options;
+    const { config, processId, lookup = lookupAddresses, decide, onDecision } = options;
     const { clock = systemClock } = options;
     requireValidConfig(config, processId);
+    // A name may have an IPv4-mapped address.
+    const isOwnListener = (address: string, port: number) => options.isOwnListener(normalizeHost(address), port);
     this.#options = options;
     this.#deadlines = new HeadDeadlines(clock);
     const judge = new RequestJudge({

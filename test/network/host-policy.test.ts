@@ -11,6 +11,8 @@ describe("canonicalHost", () => {
     ["good.test:8080", "good.test"],
     ["[::1]:80", "::1"],
     ["[0:0:0:0:0:0:0:1]", "::1"],
+    ["[::ffff:10.1.2.3]:80", "10.1.2.3"],
+    ["0:0:0:0:0:FFFF:a01:203", "10.1.2.3"],
     ["127.1", "127.0.0.1"],
     ["2130706433", "127.0.0.1"],
     ["0x7f.1", "127.0.0.1"],
@@ -82,6 +84,14 @@ describe("HostPolicy", () => {
     assert.equal(all.check("93.184.216.34"), "allowed");
     assert.equal(all.check("other.test"), "denied");
     for (const host of ["10.1.2.3", "127.0.0.1", "localhost"]) assert.equal(all.check(host), "not_allowed_local");
+  });
+
+  test("a pattern with an IPv4 address matches its IPv4-mapped form, in the policy too", () => {
+    const hosts = new HostPolicy(
+      policy({ domains: { "*": "allow", "::ffff:192.0.2.1": "deny", "192.0.2.2": "deny" }, allowLocalBinding: true }),
+    );
+    for (const host of ["192.0.2.1", "::ffff:192.0.2.1", "::ffff:c000:202"])
+      assert.equal(hosts.check(canonicalHost(host) ?? ""), "denied", host);
   });
 
   test("with allowLocalBinding the allow patterns decide about local hosts", () => {

@@ -594,6 +594,16 @@ describe("destinations", () => {
     }
   });
 
+  test("blocks listeners of this server behind an IPv4-mapped address", async () => {
+    await using proxy = await startProxy(
+      { domains: { "*": "allow", "::ffff:127.0.0.1": "allow" } },
+      { isOwnListener: (address, port) => address === "127.0.0.1" && port === webPort },
+      ["::ffff:7f00:1"],
+    );
+    for (const host of ["[::ffff:127.0.0.1]", "good.test"])
+      assert.match(await exchange(proxy.http, get(`http://${host}:${webPort}/`)), /"reason":"not_allowed_local"/);
+  });
+
   test("blocks ports outside of `ports`", async () => {
     await using proxy = await startProxy({ ...allowGood, ports: [echoPort] });
     assert.match(await exchange(proxy.http, get(`http://good.test:${webPort}/`)), /"reason":"port_not_allowed"/);

@@ -9,7 +9,10 @@ import { ipVersion } from "../../base/ip-address.ts";
 const MAX_HOST_LENGTH = 253;
 const LABEL = /^(?!-)[a-z\d_-]{1,63}(?<!-)$/;
 
-/** Returns a host as policies compare it: lower case, without brackets, port and trailing dots; IPv6 in its short form. */
+/**
+ * Returns a host as policies compare it: lower case, without brackets, port and trailing dots; IPv6 in its short form, and an
+ * IPv4-mapped address as the IPv4 address to which it connects.
+ */
 export function normalizeHost(text: string): string {
   const host = text.trim().toLowerCase();
   const bracketed = /^\[([^\]]*)\](?::\d*)?$/.exec(host)?.[1];
@@ -21,7 +24,10 @@ export function normalizeHost(text: string): string {
 
 function shortIpv6(address: string): string {
   // An interface suffix (`%eth0`) is not valid in a URL, so such an address stays as it is.
-  return URL.parse(`http://[${address}]`)?.hostname.slice(1, -1) ?? address;
+  const short = URL.parse(`http://[${address}]`)?.hostname.slice(1, -1) ?? address;
+  const [, high, low] = /^::ffff:([\da-f]+):([\da-f]+)$/.exec(short) ?? [];
+  if (high === undefined || low === undefined) return short;
+  return [high, low].flatMap((group) => [Number.parseInt(group, 16) >> 8, Number.parseInt(group, 16) & 255]).join(".");
 }
 
 /** Parses a pattern that a user wrote. Throws an error that names the remedy; the caller adds the field. */
