@@ -106,7 +106,8 @@ interface Address {
 }
 
 function parseAddress(peerName: string): Address | null {
-  const match = /^\[?(.*?)\]?:(\d+)$/.exec(peerName);
+  // Without the interface of a link-local address, which the kernel's table does not have either.
+  const match = /^\[?(.*?)(?:%[^\]]*)?\]?:(\d+)$/.exec(peerName);
   if (!match?.[1] || !match[2]) return null;
   // An IPv4-mapped IPv6 address.
   return { ip: match[1].replace(/^::ffff:(?=\d+\.)/i, ""), port: Number(match[2]) };

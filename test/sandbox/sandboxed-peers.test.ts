@@ -106,6 +106,16 @@ describe("SandboxedPeerDetector", () => {
     assert.equal(peers.isSandboxed(peer), false);
   });
 
+  test("finds a peer whose address names its interface", async () => {
+    await using listener = await PeerListener.open("::1");
+    const peers = new SandboxedPeerDetector();
+    const { pid, peer } = await listener.connectClient(STAY_CONNECTED, "::1");
+    peers.add(pid);
+    // The form of link-local addresses in Node.
+    const peerName = peer.peerName.replace(/^::1:/, "::1%lo:");
+    assert.equal(await peers.isSandboxed({ ...peer, peerName }), true);
+  });
+
   test("skips peers of other hosts and Unix sockets", () => {
     const peers = new SandboxedPeerDetector();
     peers.add(process.pid);
