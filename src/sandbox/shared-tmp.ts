@@ -1,9 +1,10 @@
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
-import { chmod, lstat, readdir, rm } from "node:fs/promises";
+import { lstat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseProcStat } from "../base/proc-stat.ts";
 import type { SandboxScope } from "../exec/exec-process.ts";
+import { removeTree } from "./remove-tree.ts";
 
 const PREFIX = "procwire-tmp-";
 
@@ -156,26 +157,8 @@ async function removeStale(parent: string, isAbandoned: (path: string, owner: st
     const path = join(parent, name);
     if (startOf(pid) === start && !isAbandoned(path, `${namespace}-${pid}-${start}`)) continue;
     const found = await lstat(path).catch(() => null);
-    if (found?.isDirectory() && found.uid === process.getuid?.()) await removeTree(path);
+    if (found?.isDirectory() && found.uid === process.getuid?.()) await removeTree(path).catch(() => undefined);
   }
-}
-
-/** Restores missing permissions if necessary, since a command can remove its own. Leaves the rest to the next server. */
-async function removeTree(path: string): Promise<void> {
-  // Processes that are being killed may still write there.
-  const options = { recursive: true, force: true, maxRetries: 20, retryDelay: 50 };
-  try {
-    await rm(path, options);
-  } catch {
-    await makeEnterable(path).catch(() => undefined);
-    await rm(path, options).catch(() => undefined);
-  }
-}
-
-async function makeEnterable(path: string): Promise<void> {
-  await chmod(path, 0o700);
-  for (const entry of await readdir(path, { withFileTypes: true }))
-    if (entry.isDirectory()) await makeEnterable(join(path, entry.name));
 }
 
 function pidNamespace(): string {
