@@ -15,6 +15,9 @@ import type { ReopeningSession } from "../session/reopening-session.ts";
 /** Consumed bytes per ack: few messages, and early enough that the peer never has to wait. */
 const ACK_BYTES = FORWARD_WINDOW_BYTES / 4;
 
+/** A server that observes the window sends at most one more chunk. */
+const MAX_PENDING_BYTES = FORWARD_WINDOW_BYTES + MAX_FORWARD_CHUNK_BYTES;
+
 /** A listening port or Unix socket on the server's host. */
 export interface RemoteListener {
   /** The listening port; null for a Unix socket. */
@@ -262,6 +265,8 @@ class RemoteStream implements ByteStream {
   /** Events from before `open`. */
   #buffered: ((events: ByteStreamEvents) => void)[] = [];
   #unacknowledged = 0;
+  /** Received bytes that are not processed yet. */
+  #pendingBytes = 0;
   #isClosed = false;
 
   constructor(streamId: string, session: ReconnectingSession, onClosed: () => void) {
@@ -293,6 +298,7 @@ class RemoteStream implements ByteStream {
 
   acknowledge(bytes: number): void {
     this.#unacknowledged += bytes;
+    this.#pendingBytes -= bytes;
     if (this.#isClosed || this.#unacknowledged < ACK_BYTES) return;
     this.#session.ackForwarded(this.#streamId, this.#unacknowledged);
     this.#unacknowledged = 0;
@@ -306,6 +312,12 @@ class RemoteStream implements ByteStream {
   }
 
   onData(chunk: Uint8Array): void {
+    this.#pendingBytes += chunk.length;
+    if (this.#pendingBytes > MAX_PENDING_BYTES) {
+      this.#call("forward/close");
+      this.onConnectionLost("the server sent more than the window");
+      return;
+    }
     this.#emit((events) => events.data(chunk));
   }
 
