@@ -65,6 +65,21 @@ test("`procwire ps` prints no control character that a hostile server sends", as
   assert.equal(stdout.split("\n").length, 3);
 });
 
+test("`procwire ps --tree` ends although a hostile server sends a process as its own parent", async () => {
+  const entry = { state: "running", cpuMs: 0, rssBytes: 0, argv: ["sleep"], startedAtMs: 0 };
+  const processes = [
+    { ...entry, pid: 2, parentPid: 1 },
+    { ...entry, pid: 2, parentPid: 2 },
+    { ...entry, pid: 3, parentPid: 1 },
+  ];
+  const results = {
+    "process/list": { processes: [{ ...LISTING, running: true }] },
+    "process/tree": { processes, omitted: 0 },
+  };
+  const stdout = await runWithResults(results, (url) => ["ps", "--tree", "--connect", url]);
+  assert.equal(stdout.split("\n").filter((line) => line.includes("sleep")).length, 1, stdout);
+});
+
 test("`procwire access list` prints no control character that a hostile server sends", async () => {
   const access = { accessId: `a${EVIL}`, kind: "connection", principal: EVIL, peer: EVIL, device: EVIL };
   const entry = { ...access, sinceMs: 0, lastUsedAtMs: 0, tokenId: EVIL, isCurrent: true };

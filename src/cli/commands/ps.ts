@@ -131,15 +131,16 @@ async function treesOf(
 
 /** Indents each process below its parent. A process whose parent exited is not indented. */
 function treeLines(tree: readonly TreeEntry[]): string[] {
-  const pids = new Set(tree.map(({ pid }) => pid));
-  const below = (parent: TreeEntry | null): readonly TreeEntry[] =>
-    tree.filter((entry) => (parent ? entry.parentPid === parent.pid : !pids.has(entry.parentPid)));
+  const byPid = new Map(tree.map((entry) => [entry.pid, entry]));
+  const children = Map.groupBy(byPid.values(), ({ parentPid }) => parentPid);
+  const roots = [...byPid.values()].filter(({ parentPid }) => !byPid.has(parentPid));
+  // Each pid is shown once, and only below a root. A hostile server may send a pid twice, or as its own parent.
   const lines = (entries: readonly TreeEntry[], depth: number): string[] =>
     entries.flatMap((entry) => [
       `${"  ".repeat(depth)}${entry.pid}  ${entry.state}  ${(entry.cpuMs / 1000).toFixed(2)}s  ${Math.round(entry.rssBytes / 1024)}K  ${shellQuoteAll(entry.argv)}`,
-      ...lines(below(entry), depth + 1),
+      ...lines(children.get(entry.pid) ?? [], depth + 1),
     ]);
-  return lines(below(null), 1);
+  return lines(roots, 1);
 }
 
 function stateOf({ running, signal, exitCode }: ProcessListing): string {
