@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, rmdir } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type ArchiveLimits, OutputArchive } from "./output-archive.ts";
@@ -49,7 +49,8 @@ export class OutputArchiveStore {
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const sessionId of [...this.#archives.keys()]) await this.#dispose(sessionId);
-    if (this.#directory) await rm(await this.#directory, { recursive: true, force: true });
+    // Not recursive: a sandboxed command may have replaced the directory. All files are removed by now.
+    if (this.#directory) await rmdir(await this.#directory).catch(() => undefined);
   }
 
   async #dispose(sessionId: number): Promise<void> {
