@@ -86,6 +86,7 @@ export const INTERNAL_LIMITS: Readonly<Record<string, readonly string[]>> = {
   "reconnect-policy": ["MIN_ATTEMPT_MS", "MAX_FIRST_CONNECTIONS"],
   "remote-files": ["MAX_WHOLE_FILE_BYTES"],
   "remote-http": ["MAX_UNREAD_BYTES"],
+  "remove-tree": ["MAX_PASSES"],
   "reopening-session": ["MAX_SESSIONS_PER_CALL"],
   "reset-modes": ["MAX_SEQUENCE_LENGTH"],
   "resolve-policy": ["MAX_ATTEMPTS"],

@@ -5,6 +5,7 @@ import { FORWARD_WINDOW_BYTES, MAX_FORWARD_CHUNK_BYTES } from "../protocol/forwa
 import type { ByteStream, ByteStreamEvents } from "./byte-stream.ts";
 import { connectSocket } from "./connect-socket.ts";
 import { type ForwardAddress, formatAddress } from "./forward-address.ts";
+import { resetSocket } from "./reset-socket.ts";
 
 /** A target on the same host or network accepts within this time. */
 const CONNECT_TIMEOUT_MS = 10_000;
@@ -147,20 +148,10 @@ class TcpStream implements ByteStream {
     else this.#socket.destroySoon();
   }
 
-  /**
-   * Resets the socket, after a pending shutdown if there is one. libuv rejects a reset during the shutdown (EINVAL), and Node
-   * then never closes the handle: the socket leaks, and the process spins in its cleanup on exit.
-   */
   #reset(): void {
-    const socket = this.#socket;
     // A Unix socket has no reset, and Node throws.
-    if (this.#isUnix) {
-      socket.destroy();
-      return;
-    }
-    const isShuttingDown = socket.writableEnded && socket.writableLength === 0 && !socket.writableFinished;
-    if (isShuttingDown) socket.once("finish", () => socket.resetAndDestroy());
-    else socket.resetAndDestroy();
+    if (this.#isUnix) this.#socket.destroy();
+    else resetSocket(this.#socket);
   }
 
   #emit(chunk: Buffer): void {

@@ -1,6 +1,7 @@
 /** A TCP proxy that can be cut at any moment: both sides see a closed connection. */
 
 import { connect, createServer, type Server, type Socket } from "node:net";
+import { resetSocket } from "../../../src/forward/reset-socket.ts";
 
 /** Number of most recent bytes that are retained for inspection. */
 const RECENT_CHARS = 4096;
@@ -69,8 +70,8 @@ export class CuttingProxy implements AsyncDisposable {
     this.forwarded = 0;
     this.#recent = "";
     for (const [client, upstream] of this.#pairs) {
-      client.resetAndDestroy();
-      upstream.resetAndDestroy();
+      resetSocket(client);
+      resetSocket(upstream);
     }
     this.#pairs.clear();
   }

@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { connect, createServer, type Server, type Socket } from "node:net";
+import { resetSocket } from "../../../src/forward/reset-socket.ts";
 
 /** A proxy to a database. A cut resets its connections and rejects new ones. */
 export class DatabaseRoad implements AsyncDisposable {
@@ -27,7 +28,7 @@ export class DatabaseRoad implements AsyncDisposable {
   async takeAway(): Promise<void> {
     const server = this.#server;
     this.#server = null;
-    for (const socket of this.#sockets) socket.resetAndDestroy();
+    for (const socket of this.#sockets) resetSocket(socket);
     await new Promise((resolve) => server?.close(resolve));
   }
 

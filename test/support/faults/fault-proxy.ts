@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
+import { resetSocket } from "../../../src/forward/reset-socket.ts";
 
 export type Direction = "toServer" | "toClient";
 
@@ -126,7 +127,7 @@ class Relay {
     if (this.#isCut) return;
     this.#isCut = true;
     this.#onCut();
-    const end = (socket: Socket) => (how.reset ? socket.resetAndDestroy() : socket.destroy());
+    const end = (socket: Socket) => (how.reset ? resetSocket(socket) : socket.destroy());
     end(this.#client);
     if (how.side === "client") this.#server.resume();
     else end(this.#server);
