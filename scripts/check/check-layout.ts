@@ -4,7 +4,7 @@ import { basename, dirname } from "node:path";
 /** Maximum files of a directory, so that a reader can survey it. */
 const MAX_FILES_PER_DIRECTORY = 20;
 /** The size of src may only fall; a feature that needs more raises this number in its own commit. */
-const MAX_SOURCE_LINES = 86_950;
+const MAX_SOURCE_LINES = 87_000;
 
 /** Checks the size of src and of its directories, file names and README.md files. Returns all problems, or null. */
 export function checkLayout(): string | null {
