@@ -211,17 +211,19 @@ function localForward(): ForwardService {
 function localHttp(log: ServerLog): HttpService {
   return {
     open(sink, acquire) {
-      const requests = new LazyResource(async (): Promise<HttpRequestScope> => {
+      let requests: LazyResource<HttpRequestScope> | null = null;
+      const open = async (): Promise<HttpRequestScope> => {
         const { HttpRequests } = await import("../http/http-request.ts");
         const onError = (error: unknown) => log("error", "a streamed HTTP body failed", { error: String(error) });
         return new HttpRequests({ sink, onError, acquire });
-      });
+      };
       return {
         request: async (params, admit) => {
           requireLibuvThreads();
+          requests ??= new LazyResource(open);
           return (await requests.get()).request(params, admit);
         },
-        close: () => void requests.close((opened) => opened.close()),
+        close: () => void requests?.close((opened) => opened.close()),
       };
     },
   };

@@ -29,7 +29,6 @@ const FAULTS: readonly { syscall: string; errors: readonly string[] }[] = [
   { syscall: "waitid", errors: ["EINTR"] },
   { syscall: "kill", errors: ["EPERM"] },
   { syscall: "setsockopt", errors: ["ENOBUFS"] },
-  { syscall: "getpeername", errors: ["ENOTCONN"] },
   { syscall: "shutdown", errors: ["ENOTCONN"] },
   { syscall: "getdents64", errors: ["ENOMEM"] },
   { syscall: "epoll_pwait", errors: ["EINTR"] },

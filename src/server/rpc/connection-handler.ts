@@ -68,7 +68,8 @@ export class ConnectionHandler {
   readonly memory: ConnectionMemory;
   readonly #httpRequests: ReturnType<ServerResources["httpRequests"]["perConnection"]>;
   readonly #disconnected = new AbortController();
-  readonly #files = new LazyResource(() => this.#openFiles());
+  /** Created by the first request about files, because most connections make none. */
+  #files: LazyResource<ConnectionFiles> | null = null;
   #http: HttpRequestScope | null = null;
   #handshake: Handshake = { type: "new" };
   #isExtended = false;
@@ -134,7 +135,10 @@ export class ConnectionHandler {
         waits: resources.waits.perConnection(config.caps.waits.perOwner, ownerId),
         acquireRead: () => resources.waits.acquire(ownerId),
       }),
-      ...lazyFileMethods(() => this.#files.get()),
+      ...lazyFileMethods(() => {
+        this.#files ??= new LazyResource(() => this.#openFiles());
+        return this.#files.get();
+      }),
       ...this.#forwards.methods,
       ...consoleMethods(deps.console, principal),
       ...accessMethods(deps),
@@ -224,7 +228,7 @@ export class ConnectionHandler {
     this.#forwards.close(this.#findSession());
     if (this.#handshake.type !== "new") this.#handshake.session.detach(this.#handshake.client);
     this.memory[Symbol.dispose]();
-    await this.#files.close((files) => files.close());
+    await this.#files?.close((files) => files.close());
   }
 
   async #initialize(params: ParamsOf<"initialize">): Promise<ResultOf<"initialize">> {
