@@ -62,8 +62,7 @@ export async function listen(
     );
   }
   if (operatorUids.length > 0) rejectUnknownUids(server, transport, auth);
-  // Load it at startup: if loading fails, no client could authenticate.
-  if (auth.type === "signed-bearer-token") await import("../auth/jwt.ts");
+  await loadTokenValidation(auth);
   if (options.tls && transport.type === "unix")
     throw new Error(
       `cannot listen on ${ExecServerTransport.toUrl(transport)}: --tls-cert and --tls-key require a ws:// address`,
@@ -107,6 +106,14 @@ export async function listen(
   const watcher =
     files || revoked || tlsFiles ? new AuthFileWatcher({ authenticator, files, revoked, tlsFiles, clock, log }) : null;
   return withReload({ ...gateway.attachListener(listener, url), reloadTls }, watcher, keySet);
+}
+
+/**
+ * Loads the validation of JWTs at startup: if loading fails, no client could authenticate. A function of its own, because tsc
+ * does not rewrite the path of an `import()` in a function with `using`.
+ */
+async function loadTokenValidation({ type }: WebSocketAuth): Promise<void> {
+  if (type === "signed-bearer-token") await import("../auth/jwt.ts");
 }
 
 interface BoundListener {
