@@ -109,8 +109,8 @@ export async function listen(
 }
 
 /**
- * Loads the validation of JWTs at startup: if loading fails, no client could authenticate. A function of its own, because tsc
- * does not rewrite the path of an `import()` in a function with `using`.
+ * Loads the validation of JWTs at startup: if loading fails, no client could authenticate. Not part of `listen`, because
+ * tsc does not rewrite the path of an `import()` in a function with `using`.
  */
 async function loadTokenValidation({ type }: WebSocketAuth): Promise<void> {
   if (type === "signed-bearer-token") await import("../auth/jwt.ts");
